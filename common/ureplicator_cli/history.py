@@ -50,13 +50,14 @@ def history(
     if as_json:
         print_json(body)
         return
-    heads = ("time", "event", "from", "to", "reason", "duration")
+    heads = ("time", "event", "from", "to", "reason", "by", "duration")
     rows = [
         (
             each["time"],
             f"{each['topic']}/{each['partition']}" if "topic" in each else each["kind"],
             *_from_and_to(each),
             each["reason"],
+            each.get("by", ""),
             "" if each.get("tookMs") is None else f"{each['tookMs'] / 1_000:.1f} s",
         )
         for each in body["history"]

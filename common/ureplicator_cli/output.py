@@ -65,7 +65,8 @@ def worker_name(name: str, shown: Mapping[str, Any] | None) -> str:
     gone = "" if shown["live"] else "evicted" if shown["evicted"] else "gone"
     drained = "drained" if shown["blacklisted"] or shown["draining"] else ""
     no_capacity = "no capacity" if shown.get("noCapacity") else ""
-    condition = ", ".join(filter(None, (gone, drained, no_capacity)))
+    leaving = "leaving" if shown.get("leaving") else ""
+    condition = ", ".join(filter(None, (gone, drained, leaving, no_capacity)))
     return f"{name} ({condition})" if condition else name
 
 

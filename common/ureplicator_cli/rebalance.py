@@ -14,13 +14,15 @@ from ureplicator_cli.rest_client import request
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only show the moves and their reasons.")
+@click.option("--confirm", "confirms", is_flag=True, help="Also if too many workers are lost.")
 @client_options
-def rebalance(dry_run: bool, url: str, as_json: bool) -> None:
+def rebalance(dry_run: bool, confirms: bool, url: str, as_json: bool) -> None:
     """Rebalance now, without waiting for delays.
 
     Partitions of lost workers are reassigned, and new workers receive their share at once.
     """
-    body = request("POST", url, "/rebalance", query={"dry_run": "true" if dry_run else ""})
+    query = {"dry_run": "true" if dry_run else "", "confirm": "true" if confirms else ""}
+    body = request("POST", url, "/rebalance", query=query)
     if not dry_run:
         requested = "rebalance requested ({request}); see the moves with ureplicator history"
         confirm(body, as_json, requested)
@@ -95,5 +97,8 @@ def freeze(url: str, as_json: bool) -> None:
 @click.command()
 @client_options
 def unfreeze(url: str, as_json: bool) -> None:
-    """Allow automatic moves again."""
+    """Allow automatic moves again.
+
+    That confirms a mass loss, too: partitions of the workers that are lost move.
+    """
     confirm(request("POST", url, "/admin/unfreeze"), as_json, "the fleet is no longer frozen")

@@ -71,6 +71,11 @@ def use(context: click.Context, **options: Path | None) -> None:
 _LOGIN = "ureplicator_cli.login"
 
 
+def _login_of_command() -> Login:
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_LOGIN, Login()) if context else Login()
+
+
 class RestClient:
     """Calls the controller at one URL; `host:port` is accepted as a URL.
 
@@ -78,10 +83,10 @@ class RestClient:
     controller and nowhere else.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, login: Login | None = None) -> None:
+        """`login`: that of the command, unless given."""
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
-        context = click.get_current_context(silent=True)
-        login: Login = context.meta.get(_LOGIN, Login()) if context else Login()
+        login = login or _login_of_command()
         self._session = requests.Session()
         self._session.trust_env = False
         if login.ca_file:

@@ -6,7 +6,6 @@ A role is imported when it starts: a controller's image carries no Spark, a work
 from __future__ import annotations
 
 import os
-import re
 import socket
 from pathlib import Path
 
@@ -15,16 +14,15 @@ import click
 from ureplicator_cli.options import F, config_options
 from ureplicator_cli.output import fail
 from ureplicator_common.config.settings import Settings, load_settings
+from ureplicator_common.coordination.tls import check_tls
 from ureplicator_common.errors import ConfigurationError, PermanentError
 from ureplicator_common.logging_setup import set_up
-
-_ID = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+from ureplicator_common.model import ID_RULE, is_legal_id
 
 
 def _legal_id(context: click.Context, parameter: click.Parameter, id: str) -> str:
-    """An id names a node in ZooKeeper and is part of Kafka's transactional ids."""
-    if not _ID.fullmatch(id) or id in (".", ".."):
-        raise click.BadParameter("1 to 100 characters of a-z, A-Z, 0-9, '.', '_' and '-'")
+    if not is_legal_id(id):
+        raise click.BadParameter(ID_RULE)
     return id
 
 
@@ -64,12 +62,22 @@ def controller(config: Path, overrides: tuple[str, ...], id: str, log_json: bool
 @click.command()
 @config_options
 @_process_options
-def worker(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) -> None:
+@click.option(
+    "--on-stop",
+    type=click.Choice(["stay", "leave"]),
+    help="At SIGTERM: partitions stay for the rebalance delay, or other workers take them first."
+    "  [default: worker.on_stop]",
+)
+def worker(
+    config: Path, overrides: tuple[str, ...], id: str, log_json: bool, on_stop: str | None
+) -> None:
     """Run a worker.
 
     It copies the partitions that the leader assigns to it. CONFIG is the same file that the
     controllers read.
     """
+    if on_stop is not None:
+        overrides = (*overrides, f"worker.on_stop={on_stop}")
     settings = _load(config, overrides)
     set_up(as_json=log_json)
     from ureplicator_worker import daemon
@@ -136,6 +144,7 @@ def _load(config: Path, overrides: tuple[str, ...], *, to_run: bool = True) -> S
         settings = load_settings(config, environ=os.environ, overrides=overrides)
         if to_run:
             settings.zookeeper.digest()
+            check_tls(settings.zookeeper.tls)
         return settings
     except ConfigurationError as error:
         fail(str(error))

@@ -43,6 +43,8 @@ def status(url: str, as_json: bool) -> None:
     click.echo(f"controllers {', '.join(ready['controllers']) or 'none'}")
     click.echo(f"workers     {', '.join(workers) or 'none'}")
     click.echo(f"switches    {switch_states(**switches)}")
+    for condition in validation["conditions"]:
+        click.echo(f"condition   {condition}")
     paused = [name for name, each in routes["routes"].items() if each["paused"]]
     if paused:
         click.echo(f"paused      {', '.join(paused)}")

@@ -14,7 +14,7 @@ from ureplicator_cli.rest_client import quoted, request
 
 @click.group(cls=ShowByDefault)
 def instances() -> None:
-    """List, drain and restore workers.
+    """List, drain, restore and forget workers.
 
     `instances` is `instances show`, and `instances WORKER` is `instances show WORKER`.
     """
@@ -54,6 +54,18 @@ def restore_instance(worker_id: str, url: str, as_json: bool) -> None:
     """Let a drained worker receive partitions again."""
     body = request("POST", url, f"/instances/{quoted(worker_id)}")
     confirm(body, as_json, "{worker}: restored, receives partitions again")
+
+
+@instances.command("forget")
+@click.argument("worker_id", metavar="WORKER")
+@client_options
+def forget_instance(worker_id: str, url: str, as_json: bool) -> None:
+    """Remove what the fleet remembers of a worker that is gone.
+
+    It is refused while the worker lives, or may still commit a partition that no other has taken over.
+    """
+    body = request("POST", url, f"/instances/{quoted(worker_id)}/forget")
+    confirm(body, as_json, "{worker}: forgotten")
 
 
 def _print_worker(name: str, shown: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, Strict
 
 from ureplicator_common.kafka.acls import TopicAcl
 from ureplicator_common.model import (
+    MAX_SLOTS,
     Content,
     EventKind,
     Gap,
@@ -66,6 +67,7 @@ SessionText = Annotated[SessionId, Strict(False), PlainSerializer(str, return_ty
 """Text: a session id needs all 64 bits, and many JSON readers keep 53."""
 _Acls = Annotated[frozenset[TopicAcl], PlainSerializer(sorted, return_type=list[TopicAcl])]
 _Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
+_Workers = Annotated[frozenset[WorkerId], PlainSerializer(sorted, return_type=list[str])]
 _Routes = Annotated[frozenset[RouteText], PlainSerializer(_ordered_routes, return_type=list[str])]
 LimitedText = Annotated[
     Limited, PlainValidator(Limited.parse), PlainSerializer(str, return_type=str)
@@ -78,6 +80,8 @@ SlotShares = Mapping[int, _Rates]
 _Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
 _Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
 _Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
+_Slots = Annotated[int, Field(ge=0, le=MAX_SLOTS)]
+"""Bounded: for each slot a fencing process makes a request."""
 _WholeSeconds = Annotated[float, PlainSerializer(int, return_type=int)]
 _Tenths = Annotated[float, PlainSerializer(_one_decimal, return_type=float)]
 
@@ -135,6 +139,10 @@ class TopicIntent(Content):
     """All partitions of the source are replicated, also those added later (`auto_expand`)."""
     restarted: bool = False
     stopped: str = ""
+    target_created: bool = False
+    """The target topic with `target_topic_id` was created for this topic, not found."""
+    source_gone_ms: int = 0
+    """Since when the source topic is deleted; 0: it is not. While it is, the topic is stopped."""
     positions: Annotated[
         Mapping[int, PositionChange],
         PlainSerializer(_ordered_changes, return_type=dict[int, PositionChange]),
@@ -290,15 +298,17 @@ class LiveWorker(Content):
     """`workers/live/<id>` (ephemeral): address and capacity of a worker.
 
     `no_capacity`: no copier of it runs, since when and why ("": at least one runs, or may run soon). Such a
-    worker gets no partitions while others have capacity.
+    worker gets no partitions while others have capacity. `leaving`: it ends as soon as others have taken its
+    partitions.
     """
 
-    slots: int
+    slots: _Slots
     host: str = ""
     port: int = 0
     pid: int = 0
     version: str = ""
     no_capacity: str = ""
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,13 +319,20 @@ class KnownWorker(Content):
     until it has reported on its assignment (0: none): see `ureplicator_controller.core.planning.eviction`.
     """
 
-    max_slots: int
+    max_slots: _Slots
     blacklisted: bool = False
     draining: bool = False
     last_seen_ms: int = 0
     evicted_session: SessionText = SessionId(0)
+    forgotten: bool = False
+    """Operators gave the worker up: the leader removes its nodes as soon as nothing rests on them."""
     request_id: str = ""
     """Id of the request that wrote this last, as in `TopicIntent`."""
+
+    @property
+    def is_drained(self) -> bool:
+        """True if operators want the worker without partitions."""
+        return self.blacklisted or self.draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +343,8 @@ class Switches(Content):
     beyond that, no owner changes except by a request for exactly that. `paused_routes`: no topic of them is
     copied, also none that is added later. `limits`: bytes per second that may be fetched. A rebalance is due
     while `rebalance_requested` (the request's id) is not `rebalance_done`, which the leader writes.
+    `confirmed_lost`: workers whose loss operators confirmed, so that no brake keeps their partitions; the
+    leader takes out those that are back.
     """
 
     auto_balancing: bool = True
@@ -334,8 +353,17 @@ class Switches(Content):
     limits: _Rates = field(default_factory=dict)
     rebalance_requested: str = ""
     rebalance_done: str = ""
+    confirmed_lost: _Workers = frozenset()
     request_id: str = ""
     """Id of the request that wrote this last, as in `TopicIntent`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedSubject(Content):
+    """In `isolated`: what the leader's plan leaves alone, since a step for it cannot be written, and why."""
+
+    what: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,17 @@ SessionId = NewType("SessionId", int)
 OwnerEpoch = NewType("OwnerEpoch", int)
 """Grows with every change of a partition's owner; see `ureplicator_controller.core.planning.plan`."""
 
+MAX_SLOTS = 256
+"""Most slots of a worker. The next owner of a partition fences one id of each slot."""
+
+ID_RULE = "1 to 100 characters of a-z, A-Z, 0-9, '.', '_' and '-'"
+_ID = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+
+
+def is_legal_id(id: str) -> bool:
+    """True if a process may have this id: it names a node in ZooKeeper and is part of transactional ids."""
+    return _ID.fullmatch(id) is not None and id not in (".", "..")
+
 
 class Route(NamedTuple):
     """Direction of replication: source cluster to target cluster. Written `source.target`."""
@@ -229,6 +240,13 @@ class GapPolicy(StrEnum):
     LATEST = "latest"
 
 
+class DeletionPolicy(StrEnum):
+    """Fate of a target topic when its source topic is deleted."""
+
+    KEEP = "keep"
+    DELETE = "delete"
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerSettings(Content):
     """User code that the records of some topics of a route go through.
@@ -326,6 +344,8 @@ class RouteSettings(Content):
     rename: Mapping[str, str] = field(default_factory=dict)
     handlers: tuple[HandlerSettings, ...] = ()
     sql: tuple[SqlSettings, ...] = ()
+    configured: bool = True
+    """False: the leader's configuration does not have the route, and nothing of it is copied."""
 
     def transform(self, topic: str) -> Transform | None:
         """The first whose pattern matches, handlers first; None: records are copied as they are."""

@@ -22,6 +22,7 @@
 | loads/<worker>                  | ephemeral  | PartitionLoad           | the worker        |
 | settings                        | persistent | Switches                | REST, the leader  |
 | history/<n>                     | persistent | a block of PastEvent    | the leader        |
+| isolated                        | persistent | IsolatedSubject         | the leader        |
 | audits/states/<route>/<topic>   | persistent | TopicAudit              | who compared      |
 | audits/requests/<route>/<topic> | persistent | RequestedAudit          | REST, the auditor |
 | audits/claims/<route>/<topic>   | ephemeral  | RunningAudit            | the auditor       |
@@ -62,6 +63,7 @@ from ureplicator_common.contents import (
     CurrentState,
     IdealEntry,
     IdealTopic,
+    IsolatedSubject,
     KnownWorker,
     LiveController,
     LiveWorker,
@@ -157,6 +159,7 @@ class Paths:
         self.loads = f"{self.root}/loads"
         self.settings = f"{self.root}/settings"
         self.history = f"{self.root}/history"
+        self.isolated = f"{self.root}/isolated"
         self.audits = AuditPaths(f"{self.root}/audits")
 
     @property
@@ -366,6 +369,7 @@ _known_worker = _Codec(TypeAdapter(KnownWorker))
 _registration = _Codec(TypeAdapter(_Registration))
 _switches = _Codec(TypeAdapter(Switches), checked=_field_names(Switches))
 _history = _Codec(TypeAdapter(tuple[PastEvent, ...]), omit_defaults=True, empty=b"[]")
+_isolated = _Codec(TypeAdapter(tuple[IsolatedSubject, ...]), empty=b"[]")
 _audit_state = _Codec(TypeAdapter(TopicAudit), omit_defaults=True)
 _audit_request = _Codec(TypeAdapter(RequestedAudit))
 _audit_claim = _Codec(TypeAdapter(RunningAudit))
@@ -391,6 +395,7 @@ encode_audit_claim, decode_audit_claim = _audit_claim.encode, _audit_claim.decod
 encode_follower, decode_follower = _follower.encode, _follower.decode
 encode_auditor, decode_auditor = _auditor.encode, _auditor.decode
 decode_route = _route.decode
+decode_isolated = _isolated.decode
 decode_history = _history.decode
 decode_loads = _loads.decode
 decode_current = _current.decode
@@ -465,3 +470,7 @@ def decode_registration(data: bytes) -> SessionId:
 
 def encode_history(events: Sequence[PastEvent]) -> bytes:
     return _history.encode(tuple(events))
+
+
+def encode_isolated(subjects: Sequence[IsolatedSubject]) -> bytes:
+    return _isolated.encode(tuple(subjects))

@@ -69,7 +69,12 @@ from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
 from ureplicator_controller.engines.position_changes import PositionChanger
 from ureplicator_controller.engines.position_deletion import PositionDeleter
-from ureplicator_controller.engines.position_renewal import PositionRenewer, Renewal, open_renewal
+from ureplicator_controller.engines.position_renewal import (
+    PositionRenewer,
+    RemainsRemover,
+    Renewal,
+    open_renewal,
+)
 from ureplicator_controller.engines.topic_observer import TopicObserver
 
 log = logging.getLogger(__name__)
@@ -77,8 +82,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.2
 CONNECT_S = 5.0
 STALL_TIMEOUT_S = 60.0
-"""A cycle of the control loop takes seconds in the largest fleet; a request to ZooKeeper ends with the
-session timeout."""
+"""A cycle of the control loop takes seconds in the largest fleet. On top of it comes a request to ZooKeeper
+without response: it ends with the session timeout, and the cycle with it."""
 
 
 def run(
@@ -252,7 +257,7 @@ class Controller:
                 join_s=limits.join_delay_s,
                 handover_s=limits.handover_timeout_s,
             ),
-            limits=BalanceLimits(ratio=limits.balance_ratio, moves=limits.balance_moves),
+            limits=BalanceLimits.of(limits),
         )
 
     def _engines(self, coordination: Coordination, proof: LeaderProof) -> Sequence[Engine]:
@@ -270,7 +275,15 @@ class Controller:
             clock=self._clock,
         )
         renewer = PositionRenewer(
-            renewals=self._renewals(), orphaned=proof.orphaned, leads=proof.leads
+            renewals=self._renewals(),
+            orphaned=proof.orphaned,
+            remains=RemainsRemover(
+                coordination=coordination,
+                paths=self._paths,
+                seen=proof.latest,
+                proof=proof.proven,
+            ),
+            leads=proof.leads,
         )
         deleter = PositionDeleter(
             coordination=coordination,
@@ -364,7 +377,8 @@ class Controller:
         if control_loop.failure is not None:
             raise control_loop.failure
         silent_s = self._clock.monotonic_s() - control_loop.last_cycle_at_s
-        if not control_loop.is_alive() or silent_s > STALL_TIMEOUT_S:
+        limit_s = STALL_TIMEOUT_S + self._settings.zookeeper.session_timeout_s
+        if not control_loop.is_alive() or silent_s > limit_s:
             raise PermanentError(f"the control loop has made no progress for {silent_s:.0f} s")
 
 

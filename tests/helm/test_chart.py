@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,49 @@ def test_a_rolling_update_stays_above_the_disruption_budget() -> None:
 def test_the_grace_period_is_longer_than_the_drain() -> None:
     [worker] = of_kind(render(DEFAULT, "--set=config.worker.drain_timeout_s=90"), "StatefulSet")
     assert worker["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 90
+
+
+def stop_of(*options: str, values: Path = DEFAULT) -> tuple[str, int]:
+    """Command of the hook before a worker's stop ("": no hook), and its grace period."""
+    [worker] = of_kind(render(values, *options), "StatefulSet")
+    spec = worker["spec"]["template"]["spec"]
+    lifecycle = spec["containers"][0].get("lifecycle")
+    command = lifecycle["preStop"]["exec"]["command"] if lifecycle else ["sh", "-c", ""]
+    assert command[:2] == ["sh", "-c"]
+    return command[2], spec["terminationGracePeriodSeconds"]
+
+
+def test_workers_stay_unless_asked_to_leave() -> None:
+    assert stop_of() == ("", 60)
+    assert stop_of("--set=config.worker.on_stop=leave") == ("", 120)
+
+
+@pytest.mark.parametrize("leave_from", [0, 2])
+def test_the_hook_has_the_pods_leave_that_scaling_takes_away(leave_from: int) -> None:
+    hook, grace_s = stop_of(
+        f"--set=workerGroups.default.leaveFrom={leave_from}",
+        "--set=config.worker.leave_timeout_s=90",
+    )
+    assert grace_s == 90 + 30 + 30
+    for number in range(4):
+        told = hook.replace("kill -USR1 1", "echo leave")
+        done = subprocess.run(  # noqa: S603
+            ["/bin/sh", "-c", told],
+            env={"POD_NAME": f"r-worker-default-{number}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == ("leave\n" if number >= leave_from else "")
+
+
+@pytest.mark.parametrize("name", ["keda", "hpa"])
+def test_autoscaled_pods_above_the_minimum_leave(name: str) -> None:
+    values = CHART / f"ci/{name}-values.yaml"
+    hook, _ = stop_of(f"--set={name}.minReplicas=3", values=values)
+    assert "-ge 3 ]" in hook
+    hook, _ = stop_of("--set=workerGroups.default.leaveFrom=7", values=values)
+    assert "-ge 7 ]" in hook
 
 
 def test_autoscaled_groups_set_no_replicas_and_are_the_target() -> None:

@@ -36,6 +36,8 @@ CAUGHT_BY = {
     "former-process-returns": "S",
     "epoch-not-checked": "E",
     "no-delay": "M",
+    "no-brake": "M",
+    "leave-not-seen": "C",
     "owner-epoch-not-raised": "S",
     "response-before-write": "A",
 }

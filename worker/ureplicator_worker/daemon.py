@@ -11,7 +11,8 @@ Start: port, Java and Spark come first, since they fail for good; then ZooKeeper
 it takes. Nothing is fenced or copied before the live node is ours: if another live process had the id,
 its copiers would be fenced.
 
-End: SIGTERM drains (each partition is committed and released) and exits 0. What the process cannot
+End: SIGTERM drains (each partition is committed and released) and exits 0. With `worker.on_stop: leave`, or
+after SIGUSR1, the leader moves the partitions to other workers before that. What the process cannot
 recover from ends it at once, after its copiers are gone (`engines.watchdog`).
 """
 
@@ -45,6 +46,7 @@ from ureplicator_worker.core.events import (
     CopierPlaced,
     CopierStopRequested,
     DrainRequested,
+    LeaveRequested,
 )
 from ureplicator_worker.engines import spark_entry
 from ureplicator_worker.engines.assignment import AssignmentWatch, RouteSettingsWatch, SharesWatch
@@ -82,6 +84,7 @@ def run(settings: Settings, *, id: str) -> int:
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())
+    signal.signal(signal.SIGUSR1, lambda *_: worker.leave())
     return worker.run()
 
 
@@ -130,6 +133,7 @@ class Worker:
         self._events = EventQueue()
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stops = 0
+        self._leaves = False
 
     def run(self) -> int:
         with ExitStack() as closing:
@@ -150,10 +154,19 @@ class Worker:
             return exit.code
 
     def stop(self) -> None:
-        """Drain and exit; a second call exits without waiting. Safe in a signal handler."""
+        """Leave or drain, then exit; a second call exits without waiting. Safe in a signal handler."""
         self._stops += 1
+        if self._stops == 1 and (self._leaves or self._options.on_stop == "leave"):
+            self.leave()
+            return
         timeout_s = self._options.drain_timeout_s if self._stops == 1 else 0.0
         self._events.put(DrainRequested(timeout_s))
+
+    def leave(self) -> None:
+        """Give the partitions to other workers, then exit. Safe in a signal handler."""
+        self._leaves = True
+        options = self._options
+        self._events.put(LeaveRequested(options.leave_timeout_s, options.drain_timeout_s))
 
     # Building.
 

@@ -17,6 +17,45 @@ from ureplicator_common.kafka.security.settings import faults as security_faults
 _ADDRESS = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9a-fA-F:.%]+\]):([0-9]{1,5})")
 
 
+class ZookeeperTlsSettings(Section):
+    """TLS of ZooKeeper connections, 1.2 or 1.3. Files that change are used for new connections."""
+
+    ca_file: str = ""
+    """File with the authorities of the servers' certificates, PEM; these alone are trusted. Each certificate
+    must hold the name that `zookeeper.hosts` gives the server. Empty: no TLS."""
+    certificate_file: str = ""
+    """File with the certificate of this client and its chain, PEM, where the servers ask for one."""
+    key_file: str = ""
+    """File with the key of the certificate, PEM."""
+    key_password_file: str = ""
+    """File with the password of the key, if it is encrypted."""
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.ca_file)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that are read."""
+        named = (self.ca_file, self.certificate_file, self.key_file, self.key_password_file)
+        return tuple(file for file in named if file)
+
+    @model_validator(mode="after")
+    def _files_fit(self) -> ZookeeperTlsSettings:
+        faults = []
+        if self.files and not self.ca_file:
+            faults.append(Fault("ca_file", "is required for TLS"))
+        if self.certificate_file and not self.key_file:
+            faults.append(Fault("key_file", "is required with a certificate_file"))
+        if self.key_file and not self.certificate_file:
+            faults.append(Fault("certificate_file", "is required with a key_file"))
+        if self.key_password_file and not self.key_file:
+            faults.append(Fault("key_file", "is required with a key_password_file"))
+        if faults:
+            raise Faults(faults)
+        return self
+
+
 class ZookeeperSettings(Section):
     """The ZooKeeper ensemble that holds the state of the fleet."""
 
@@ -30,6 +69,8 @@ class ZookeeperSettings(Section):
     digest_file: str = ""
     """File with `user:password`, read at start. Each process logs in with it, and each node that it creates
     belongs to that user alone. Default: no login, and nodes that everyone may change."""
+
+    tls: ZookeeperTlsSettings = Field(default_factory=ZookeeperTlsSettings)
 
     def digest(self) -> str:
         """`user:password`, or "". Raises ConfigurationError."""

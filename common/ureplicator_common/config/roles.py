@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from ureplicator_common.config.access import AccessSettings, TlsSettings, is_loopback
 from ureplicator_common.config.properties import PropertyText, masked
 from ureplicator_common.config.section import Fault, Faults, Section
+from ureplicator_common.model import MAX_SLOTS
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _HOST = r"^[^\s:/,\[\]]+$"
 """A host name or an IPv4 address."""
-MAX_SLOTS = 256
-"""Most slots of a worker. The next owner of a partition fences one id of each slot."""
 
 
 class ControllerSettings(Section):
@@ -43,14 +42,19 @@ class ControllerSettings(Section):
     """Seconds after the last join before new workers receive partitions. Default 10 s: a fleet that
     starts up moves partitions once."""
     handover_timeout_s: Positive = 30.0
-    """Seconds a worker may take to release a partition before it is evicted. Default 30 s: a healthy
-    worker takes up to 25 s while its target does not respond."""
+    """Seconds a worker may take to release a partition before it is evicted; while it releases others that
+    were requested no later, up to ten times as long. Default 30 s: a healthy worker takes up to 25 s while
+    its target does not respond."""
     balance_ratio: Annotated[float, Field(ge=1.05, allow_inf_nan=False)] = 1.2
     """Load balancing moves partitions off a worker whose load exceeds the average by this factor.
     Default 1.2: rates always differ by a few per cent, and each move interrupts a partition briefly."""
     balance_moves: Annotated[int, Field(ge=0)] = 10
     """Maximum number of load balancing moves per minute; 0: load balancing is off. Moves for lost,
     new or drained workers are not limited by it."""
+    max_lost_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Brake on mass loss: while more than this share of the workers is lost at once, nothing moves until
+    enough are back or operators confirm the loss. Default 0.5: of two workers, one may be lost. 1: no
+    brake."""
 
     @model_validator(mode="after")
     def _access_fits(self) -> ControllerSettings:
@@ -97,6 +101,13 @@ class WorkerSettings(Section):
     drain_timeout_s: Positive = 30.0
     """Seconds that a stop waits for records in flight. Default 30 s: Kubernetes' grace period before
     it kills a pod."""
+    on_stop: Literal["stay", "leave"] = "stay"
+    """Partitions of a worker that is stopped `stay` with it for `controller.rebalance_delay_s`, or `leave`
+    for other workers before it ends. Default: stay, since most stops are restarts. SIGUSR1 makes any worker
+    leave."""
+    leave_timeout_s: Positive = 60.0
+    """Seconds that a worker which leaves waits until other workers have taken its partitions. Then it stops
+    in any case, and what is left stays for the delay."""
     watchdog_s: Positive = 60.0
     """Seconds without a step of its main loop after which a worker exits, so that others take over its
     partitions."""

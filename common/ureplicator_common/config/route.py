@@ -15,6 +15,7 @@ from ureplicator_common.config.audit import RouteAuditSettings
 from ureplicator_common.config.mirror_maker import translated
 from ureplicator_common.config.section import Fault, Faults, Section
 from ureplicator_common.model import (
+    DeletionPolicy,
     Delivery,
     GapPolicy,
     HandlerSettings,
@@ -318,6 +319,11 @@ class RouteConfig(Section):
     auto_expand: bool = True
     """Also copy partitions that are added to a source topic whose partitions are all whitelisted.
     Default true: otherwise their records would be missing on the target."""
+    on_source_deletion: DeletionPolicy = DeletionPolicy.KEEP
+    """Fate of a target topic when its source topic is deleted: `keep`, or `delete` after
+    `source_deletion_grace_s`, if the route has created it."""
+    source_deletion_grace_s: float = Field(default=86_400.0, ge=10.0, le=31_536_000.0)
+    """Time from the deletion of a source topic to that of its target topic, in seconds."""
 
     @model_validator(mode="before")
     @classmethod

@@ -17,6 +17,9 @@ is a connection that reconnects by itself. These are its traps (2.11) and the co
 * **`stop()` waits for the response of a dead server**: after `CLOSE_GRACE_S` the connection is cut.
 * **Every request writes a byte into a socket pair and blocks when it is full**, at 278 bytes by Linux's
   default. The buffer is enlarged, and bulk reads stay well below (`zookeeper.PIPELINE`).
+* **Its TLS trusts the system's authorities besides, leaves sockets of failed handshakes open, and overlooks
+  responses that are decrypted already**: `select` sees none, so they wait for the next heartbeat. `_Handler`
+  encrypts the connections that kazoo takes for plaintext (`tls`).
 
 Threads: kazoo's connection, watch and completion threads, and one that calls listeners. A connection must
 not be carried through a fork.
@@ -24,10 +27,13 @@ not be carried through a fork.
 
 from __future__ import annotations
 
+import errno
 import logging
 import queue
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -39,7 +45,9 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
+from ureplicator_common.config.clusters import ZookeeperTlsSettings
 from ureplicator_common.coordination import SessionState, Unavailable
+from ureplicator_common.coordination.tls import TlsContexts, TlsSocket, explained
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.model import SessionId
 
@@ -53,6 +61,9 @@ CLOSE_GRACE_S = 2.0
 MIN_CONNECT_TIMEOUT_S = 1.0
 """For the connection, and again for the session. A third of the session timeout, shared by all hosts,
 leaves time to try each of them before the session ends (silence was noticed after two thirds)."""
+MAX_PATIENCE = 4
+"""Factor of that time with TLS, doubled with each handshake that takes too long: many clients that come back
+at once keep servers busy with handshakes, and giving up early makes more of them."""
 
 
 class NotSent(KazooException):
@@ -62,37 +73,99 @@ class NotSent(KazooException):
 class _Handler(SequentialThreadingHandler):
     """kazoo's threads and sockets; connects within bounds, and can cut a connection."""
 
-    def __init__(self, *, connect_timeout_s: float) -> None:
+    def __init__(self, *, connect_timeout_s: float, tls: TlsContexts | None) -> None:
         super().__init__()
         self._connect_timeout_s = connect_timeout_s
+        self._tls = tls
         self._socket: socket.socket | None = None
+        self._server = ""
         self._has_session = False
+        self._is_refused = False
+        self._patience = 1
         self.closing = False
         self.last_error = "no address found"
 
     def create_connection(self, *args: Any, **kwargs: Any) -> socket.socket:
         if self.closing:
-            raise ConnectionAbortedError("closing")
-        kwargs["timeout"] = min(kwargs["timeout"], self._connect_timeout_s)
+            raise ConnectionAbortedError(errno.ECONNABORTED, "closing")
+        timeout_s = min(kwargs["timeout"], self._connect_timeout_s * self._patience)
+        deadline_s = time.monotonic() + timeout_s
         self._has_session = False
         try:
-            self._socket = super().create_connection(*args, **kwargs)
+            self._socket = super().create_connection(*args, **{**kwargs, "timeout": timeout_s})
         except OSError as error:
             self.last_error = str(error)
             raise
-        self.last_error = "connected, but no response"
+        if self._tls is not None:
+            self._server = f"{kwargs['hostname']}:{kwargs['address'][1]}"
+            self._socket = self._encrypted(self._socket, kwargs["hostname"], deadline_s)
+        if not self._is_refused:
+            self.last_error = "connected, but no response"
         return self._socket
+
+    def _encrypted(self, plain: socket.socket, host: str, deadline_s: float) -> socket.socket:
+        """Raises ConnectionAbortedError with a text for operators."""
+        assert self._tls is not None
+        try:
+            secured = self._tls.current().wrap_socket(
+                plain, server_hostname=host, do_handshake_on_connect=False
+            )
+        except (OSError, ValueError) as error:  # ValueError: the host is no name for certificates
+            plain.close()
+            raise self._refused(OSError(str(error))) from None
+        self._socket = secured  # so that it can be cut
+        try:
+            secured.settimeout(max(deadline_s - time.monotonic(), 0.001))
+            secured.do_handshake()
+        except OSError as error:
+            secured.close()
+            if isinstance(error, TimeoutError):
+                self._patience = min(2 * self._patience, MAX_PATIENCE)
+            raise self._refused(error) from None
+        return secured
+
+    def _refused(self, error: OSError) -> ConnectionAbortedError:
+        self._is_refused = True
+        self.last_error = explained(error, server=self._server)
+        return ConnectionAbortedError(errno.ECONNABORTED, self.last_error)
 
     def session_established(self) -> None:
         """From here on kazoo's own timeouts are right."""
         self._has_session = True
+        self._is_refused = False
+        self._patience = 1
+        self.last_error = "the connection was lost"
 
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
     ) -> tuple[list[Any], list[Any], list[Any]]:
         if not self._has_session:
-            timeout = min(timeout, self._connect_timeout_s)
-        return super().select(rlist, wlist, xlist, timeout)
+            timeout = min(timeout, self._connect_timeout_s * self._patience)
+        if not any(isinstance(each, TlsSocket) for each in rlist):
+            return super().select(rlist, wlist, xlist, timeout)
+        try:
+            return self._select_decrypted(rlist, wlist, xlist, timeout)
+        except ssl.SSLError as error:
+            raise self._refused(error) from None
+
+    def _select_decrypted(
+        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout_s: float
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """A socket with TLS is readable when it has data, whatever has arrived."""
+        secured = [each for each in rlist if isinstance(each, TlsSocket)]
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            has_data = any(each.has_data for each in secured)
+            left_s = 0.0 if has_data else max(deadline_s - time.monotonic(), 0.0)
+            found, writable, broken = super().select(rlist, wlist, xlist, left_s)
+            for each in secured:
+                if each in found:
+                    each.fill()
+            readable = [
+                each for each in rlist if (each.has_data if each in secured else each in found)
+            ]
+            if readable or writable or broken or time.monotonic() >= deadline_s:
+                return readable, writable, broken
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
         pair = super().create_socket_pair()
@@ -101,10 +174,13 @@ class _Handler(SequentialThreadingHandler):
         return pair
 
     def cut(self) -> None:
-        """End the connection as if the server had done it."""
+        """End the connection as if the server had done it.
+
+        Not by TLS, which would take what is left to read for plaintext.
+        """
         if self._socket is not None:
             with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class _Client(KazooClient):
@@ -120,7 +196,7 @@ class _Client(KazooClient):
         digest: str,
     ) -> None:
         self._gate = threading.RLock()
-        self._session_established = handler.session_established
+        self._connector = handler
         self._died = died
         retry = KazooRetry(
             max_tries=-1,
@@ -140,13 +216,13 @@ class _Client(KazooClient):
     def _call(self, request: object, async_object: AsyncResult[object]) -> bool | None:
         with self._gate:
             if self._state != KeeperState.CONNECTED:
-                async_object.set_exception(NotSent("not connected"))
+                async_object.set_exception(NotSent(f"not connected: {self._connector.last_error}"))
                 return False
             return super()._call(request, async_object)
 
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.CONNECTED:
-            self._session_established()
+            self._connector.session_established()
         with self._gate:
             super()._session_callback(state)
         if state == KeeperState.CLOSED and not self._stopped.is_set():
@@ -157,7 +233,7 @@ class ZooKeeperConnection:
     """One kazoo client, its session and the listeners of it. `connect` first, `close` last.
 
     `on_change` is called in kazoo's connection thread at each change, True with a new connection, before any
-    listener; it must return at once.
+    listener; it must return at once. `tls`: without, or not enabled, connections are plaintext.
     """
 
     def __init__(
@@ -167,11 +243,16 @@ class ZooKeeperConnection:
         session_timeout_s: float,
         on_change: Callable[[bool], None],
         digest: str = "",
+        tls: ZookeeperTlsSettings | None = None,
     ) -> None:
+        """Raises ConfigurationError."""
         self._hosts = hosts
         self._on_change = on_change
         share_s = session_timeout_s / (hosts.count(",") + 1) / 3
-        self._handler = _Handler(connect_timeout_s=max(share_s, MIN_CONNECT_TIMEOUT_S))
+        self._handler = _Handler(
+            connect_timeout_s=max(share_s, MIN_CONNECT_TIMEOUT_S),
+            tls=TlsContexts(tls) if tls is not None and tls.enabled else None,
+        )
         self._listeners: tuple[Listener, ...] = ()
         self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._lifecycle = threading.RLock()

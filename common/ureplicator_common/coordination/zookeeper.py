@@ -29,7 +29,7 @@ from kazoo.handlers.threading import AsyncResult, KazooTimeoutError
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 from kazoo.security import CREATOR_ALL_ACL
 
-from ureplicator_common.config.clusters import ZookeeperSettings
+from ureplicator_common.config.clusters import ZookeeperSettings, ZookeeperTlsSettings
 from ureplicator_common.coordination import (
     Check,
     Conflict,
@@ -124,8 +124,8 @@ class ZooKeeperCoordination:
 
     `session_timeout_s` is a request; servers bound it (2 to 20 times their tickTime). A silent server
     is noticed (SUSPENDED) after about two thirds of it. `request_timeout_s` bounds each request, by
-    default by the session timeout; a write that takes longer has an unknown outcome. `digest`: see
-    `ZooKeeperConnection`.
+    default by the session timeout; a write that takes longer has an unknown outcome. `digest`, `tls`:
+    see `ZooKeeperConnection`.
     """
 
     def __init__(
@@ -135,6 +135,7 @@ class ZooKeeperCoordination:
         session_timeout_s: float,
         request_timeout_s: float | None = None,
         digest: str = "",
+        tls: ZookeeperTlsSettings | None = None,
     ) -> None:
         self._hosts = hosts
         self._request_timeout_s = request_timeout_s or session_timeout_s
@@ -146,6 +147,7 @@ class ZooKeeperCoordination:
             session_timeout_s=session_timeout_s,
             on_change=self._connection_changed,
             digest=digest,
+            tls=tls,
         )
         self._client = self._connection.client
 
@@ -284,6 +286,7 @@ def open_coordination(
         session_timeout_s=settings.session_timeout_s,
         request_timeout_s=request_timeout_s,
         digest=settings.digest(),
+        tls=settings.tls,
     )
 
 

@@ -125,6 +125,10 @@ class TopicAdmin(Protocol):
         """Raise the partition count. Raises TopicRefused."""
         ...
 
+    def delete_topic(self, topic_id: str) -> None:
+        """Delete the topic with this id; one that does not exist is deleted. Raises TopicRefused."""
+        ...
+
     def close(self) -> None: ...
 
 

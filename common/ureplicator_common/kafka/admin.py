@@ -53,6 +53,7 @@ from ureplicator_common.kafka import (
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
 from ureplicator_common.kafka.shared_requests import SharedRequests
+from ureplicator_common.kafka.topics.deletion import delete_topic
 
 BROKER_DEFAULT_REPLICATION = -1
 MAX_CREATED_TOGETHER = 5_000
@@ -84,6 +85,7 @@ class ConfluentTopicAdmin:
     """`TopicAdmin` of the cluster with these client properties."""
 
     def __init__(self, properties: Mapping[str, str], *, timeout_s: float = 5.0) -> None:
+        self._properties = properties
         self._servers = properties.get("bootstrap.servers", "")
         self._timeout_s = timeout_s
         self._creations = SharedRequests(self._create, max_size=MAX_CREATED_TOGETHER)
@@ -205,6 +207,10 @@ class ConfluentTopicAdmin:
         )
         self._result(futures[topic], refused=TopicRefused)
         self._wait_until_visible(topic, partitions)
+
+    def delete_topic(self, topic_id: str) -> None:
+        with closing(open_client("", self._properties, timeout_s=self._timeout_s)) as client:
+            delete_topic(client, topic_id)
 
     def close(self) -> None:
         self._clients.close()

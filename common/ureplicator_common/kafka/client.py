@@ -42,7 +42,7 @@ from ureplicator_common.kafka.connection import CONNECT_TIMEOUT_S as CONNECT_TIM
 from ureplicator_common.kafka.connection import BlockingConnection as BlockingConnection
 from ureplicator_common.kafka.connection import Channels, OpenChannel
 from ureplicator_common.kafka.connection import connect as connect
-from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.kafka.security.channel import Opened as Opened
 from ureplicator_common.kafka.security.channel import Security as Security
 from ureplicator_common.kafka.security.channel import security_of
@@ -294,3 +294,20 @@ class ClusterClient:
 
 def _coordinator_request(key: str, kind: int) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(version=FIND_COORDINATOR_VERSION, key=key, key_type=kind)
+
+
+def controller_rows(
+    client: ClusterClient, request: Callable[[], Any], response: Any, field: str
+) -> Sequence[Any]:
+    """Rows (`field`) of the controller's response; of any broker's, where brokers pass requests on.
+
+    If no broker is the controller, they have the error NOT_CONTROLLER. Raises ClusterUnavailable.
+    """
+    rows: Sequence[Any] = ()
+    for broker in client.view(()).brokers.values():
+        rows = getattr(client.call(broker, request(), response), field)
+        if all(row.error_code != ErrorCode.NOT_CONTROLLER for row in rows):
+            return rows
+    if not rows:
+        raise ClusterUnavailable("no broker is known")
+    return rows

@@ -79,6 +79,11 @@ class PartitionMap:
         """Ids of the source's and the target's topic."""
         return _topics(self._chunks[-1]) if self._chunks else ("", "")
 
+    @property
+    def newest(self) -> int:
+        """Target offset of the newest segment; -1 without one."""
+        return self._chunks[-1].segments[-1].target if self._chunks else UNKNOWN
+
     def segments(self) -> tuple[MapSegment, ...]:
         """Segments, each up to where it was known to reach when it was written."""
         if self._segments is None:

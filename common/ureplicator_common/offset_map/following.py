@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.chunks import PartitionMap
 from ureplicator_common.offset_map.codec import Row, decode_chunk, decode_key
@@ -54,6 +54,14 @@ class FollowedMaps:
         if (provenance.source_topic, provenance.target_topic) != known.topics:
             return ()
         return known.until(stored.offset, provenance.target_end, mapped=provenance.mapped)
+
+    def reaches(self, partition: Partition, stored: Position) -> bool:
+        """True if the newest segment is known that was written with this position, or before it."""
+        provenance = Provenance.decode(stored.metadata)
+        if provenance is None or provenance.mapped == NOT_MAPPED:
+            return True
+        known = self._maps.get(partition)
+        return known is not None and known.newest >= provenance.mapped
 
     def add(self, rows: Iterable[Row]) -> None:
         """Raises UnknownMapFormat."""

@@ -49,8 +49,14 @@ class Written:
     sealed: tuple[Sealed, ...] = ()
 
     def interrupted(self) -> Written:
-        """Positions are committed without the map: what is written next does not go on from here."""
-        return Written(self.partition, self.source_topic, self.target_topic)
+        """Positions are committed without the map: what is written next does not go on from here.
+
+        The chunks stay known, so that they are thinned, and their keys deleted.
+        """
+        sealed = self.sealed
+        if self.chunk:
+            sealed += (Sealed(0, self.chunk.target, encode_chunk(self.chunk)),)
+        return Written(self.partition, self.source_topic, self.target_topic, sealed=sealed)
 
 
 def advance(written: Written, newest: Sequence[MapSegment]) -> tuple[Written, list[Row]]:

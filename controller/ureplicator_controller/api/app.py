@@ -110,11 +110,16 @@ def create_app(needs: Dependencies) -> Flask:
     gate.register(app)
     limit_load(app)
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of the default provider
-    fleet = FleetCache(needs.coordination, fleet=settings.fleet, clock=needs.clock)
+    fleet = FleetCache(
+        needs.coordination,
+        fleet=settings.fleet,
+        clock=needs.clock,
+        limits=BalanceLimits.of(settings.controller),
+    )
     clusters = _clusters(needs)
-    ids = RequestIds(needs.new_id)
+    ids = RequestIds(needs.new_id, caller=caller)
     services = build_services(
-        coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.current
+        coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.reference
     )
     lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
     registry = CollectorRegistry()
@@ -167,7 +172,9 @@ def _blueprints(
         admin.blueprint(settings=settings, fleet=fleet, switches=services.switches),
         limits.blueprint(settings=settings, fleet=fleet, switches=services.switches),
         routes.blueprint(settings=settings, fleet=fleet, switches=services.switches),
-        rebalance.blueprint(fleet=fleet, switches=services.switches, limits=_limits(settings)),
+        rebalance.blueprint(
+            fleet=fleet, switches=services.switches, limits=BalanceLimits.of(settings.controller)
+        ),
         noprogress.blueprint(settings=settings, fleet=fleet),
         history.blueprint(settings=settings, fleet=fleet),
         export.blueprint(fleet=fleet),
@@ -195,7 +202,7 @@ def _position_service(
         positions=needs.positions,
         logs=needs.logs,
         clock=needs.clock,
-        new_id=ids.current,
+        new_id=ids.reference,
     )
 
 
@@ -210,7 +217,7 @@ def _audits(
     service = AuditService(
         coordination=needs.coordination,
         fleet=fleet,
-        editor=NodeEditor(coordination=needs.coordination, fleet=fleet),
+        editor=NodeEditor(coordination=needs.coordination, fleet=fleet, request=ids.reference),
         intents=services.intents,
         positions=position_service,
         logs=needs.logs,
@@ -241,12 +248,6 @@ def _configured(settings: Settings, connect: Callable[[str], R]) -> Callable[[st
         return connect(name)
 
     return connected
-
-
-def _limits(settings: Settings) -> BalanceLimits:
-    return BalanceLimits(
-        ratio=settings.controller.balance_ratio, moves=settings.controller.balance_moves
-    )
 
 
 def _clusters(needs: Dependencies) -> Mapping[str, ClusterTopics]:

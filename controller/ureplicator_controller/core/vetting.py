@@ -7,15 +7,17 @@ r"""Vetting of a plan before it is written: each step is encoded, and the invari
 A step is refused if a node would be too big, or if it would violate an invariant. What it is about is
 isolated: its topic or its worker is treated as if its node were unreadable, so the next plan changes
 nothing of it and decides nothing that depends on it. Everything else goes on. Nothing is remembered:
-each cycle tries again, and a cause that an operator removes is gone with the next cycle.
+each cycle tries again, and a cause that an operator removes is gone with the next cycle. For operators the
+leader writes to `isolated` what it left alone in its last cycle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from ureplicator_common.contents import AssignmentEntry
+from ureplicator_common.contents import AssignmentEntry, IsolatedSubject
 from ureplicator_common.coordination import Operation
 from ureplicator_common.model import Partition, TopicKey, WorkerId
 from ureplicator_common.znodes import Paths
@@ -23,20 +25,26 @@ from ureplicator_controller.core.planning.invariants import InvariantChecker, Vi
 from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.planning.steps import (
     Evict,
+    ForgetWorker,
     MarkPositions,
-    MarkRebalanced,
     RegisterWorker,
     Retire,
     Step,
     WriteAssignment,
     WriteIdeal,
     WriteShares,
+    WriteSwitches,
     operations,
 )
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 MAX_ROUNDS = 8
 """Plans of one cycle. One isolates all that is refused; more are needed if that shows others."""
+
+
+MAX_SUBJECTS = 200
+MAX_REASON = 500
+"""Bounds of the node `isolated`: subjects, and characters of each reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,17 @@ class Isolated:
     def __str__(self) -> str:
         names = ", ".join((*map(str, sorted(self.topics)), *sorted(self.workers)))
         return f"{names or 'no topic'}: {self.reason}"
+
+
+def subjects(isolated: Sequence[Isolated]) -> tuple[IsolatedSubject, ...]:
+    """Content of the node `isolated`."""
+    found: dict[str, str] = {}
+    for each in isolated:
+        names = (*map("topic {}".format, each.topics), *map("worker {}".format, each.workers))
+        for name in names or ("step",):
+            found.setdefault(name, each.reason)
+    bounded = islice(sorted(found.items()), MAX_SUBJECTS)
+    return tuple(IsolatedSubject(what, reason[:MAX_REASON]) for what, reason in bounded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +165,9 @@ def _too_big(step: Step, reason: str, snapshot: Snapshot) -> Isolated:
             topics = _biggest_additions(step, snapshot)
             workers = frozenset() if topics else frozenset({step.worker})
             return Isolated(reason, topics=topics, workers=workers)
-        case RegisterWorker() | Evict():
+        case RegisterWorker() | Evict() | ForgetWorker():
             return Isolated(reason, workers=frozenset({step.worker}))
-        case WriteShares() | MarkRebalanced():
+        case WriteShares() | WriteSwitches():
             return Isolated(f"{type(step).__name__}: {reason}")
 
 

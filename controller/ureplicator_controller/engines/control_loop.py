@@ -25,14 +25,15 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
-from ureplicator_common.znodes import Paths, encode_history, encode_route
+from ureplicator_common.znodes import Paths, encode_history, encode_isolated, encode_route
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.reporting.event_history import blocks_to_write
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
+from ureplicator_controller.core.routes import WITHDRAW_AFTER_S, unknown_routes, withdrawals
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.core.vetting import Isolated, VettedSteps, vetted_plan
+from ureplicator_controller.core.vetting import Isolated, VettedSteps, subjects, vetted_plan
 from ureplicator_controller.engines.executor import Executor, PlanOutcome
 from ureplicator_controller.engines.fenced_writer import WriteOutcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -75,6 +76,7 @@ class ControlLoop:
         self._clock = clock
         self._metrics = metrics
         self._begun_epoch: int | None = None
+        self._leads_since_s = clock.monotonic_s()
         self._recorded: Snapshot | None = None
         self._isolated: tuple[str, ...] = ()
         self._wake_at_s: float | None = None
@@ -151,6 +153,7 @@ class ControlLoop:
         epoch = self._elect()
         self._metrics.leading.set(0 if epoch is None else 1)
         if epoch is None:
+            self._metrics.braked.set(0)
             return MAX_IDLE_S
         if not self._observer.is_ready():
             return SETTLE_INTERVAL_S
@@ -182,6 +185,7 @@ class ControlLoop:
         for route, settings in sorted(self._routes.items()):
             self._publish(route, settings, nodes, epoch)
         self._recorded = None
+        self._leads_since_s = self._clock.monotonic_s()
         self._begun_epoch = epoch
 
     def _publish(
@@ -201,12 +205,16 @@ class ControlLoop:
     def _cycle(self, epoch: int, began_s: float) -> float:
         snapshot = self._observer.snapshot()
         self._metrics.unreadable.set(len(snapshot.unreadable_nodes))
+        if self._withdraws_routes(snapshot, epoch, began_s):
+            return SETTLE_INTERVAL_S
         around = vetted_plan(snapshot, plan=lambda seen: plan(seen, began_s), paths=self._paths)
-        self._report(around.isolated)
+        self._report(around.isolated, epoch)
         decided = around.plan
-        self._observer.remember(decided.release_requested_since, decided.load_review_at_s)
-        self._wake_at_s = decided.wake_at_s
+        self._observer.remember(decided.pending_releases, decided.load_review_at_s)
+        times = (decided.wake_at_s, self._next_withdrawal_s(snapshot, began_s))
+        self._wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
         self._metrics.waiting.set(len(decided.waiting))
+        self._metrics.braked.set(snapshot.is_braked)
         outcome = self._execute(around.vetted, snapshot, epoch)
         if outcome in (PlanOutcome.DONE, PlanOutcome.QUIET):
             outcome = self._record(around.vetted.steps, snapshot, epoch, outcome)
@@ -220,17 +228,38 @@ class ControlLoop:
             self._leadership.depose()
         return self._wait_s(began_s) if outcome is PlanOutcome.QUIET else SETTLE_INTERVAL_S
 
-    def _report(self, isolated: Sequence[Isolated]) -> None:
-        """Count what the plan leaves alone, and log it when it changes."""
+    def _withdraws_routes(self, snapshot: Snapshot, epoch: int, now_s: float) -> bool:
+        """Withdraw routes that are not configured, if it is time to; True if there were any."""
+        if now_s < self._leads_since_s + WITHDRAW_AFTER_S or snapshot.epoch != epoch:
+            return False
+        found = withdrawals(snapshot, self._routes, self._paths)
+        if not found:
+            return False
+        outcome = self._executor.write(list(found.values()), epoch)
+        if outcome is WriteOutcome.DEPOSED:
+            self._leadership.depose()
+        log.warning("not configured, withdrawn: routes %s: %s", ", ".join(map(str, found)), outcome)
+        return True
+
+    def _next_withdrawal_s(self, snapshot: Snapshot, now_s: float) -> float | None:
+        at_s = self._leads_since_s + WITHDRAW_AFTER_S
+        return at_s if now_s < at_s and unknown_routes(snapshot, self._routes) else None
+
+    def _report(self, isolated: Sequence[Isolated], epoch: int) -> None:
+        """Count what the plan leaves alone, log it and write it for REST when it changes."""
         self._metrics.isolated.set(sum(len(each.topics) + len(each.workers) for each in isolated))
         self._metrics.violations.inc(sum(each.violations for each in isolated))
         texts = tuple(map(str, isolated))
         if texts != self._isolated:
-            for text in texts[:MAX_EVENT_LINES]:
-                log.error("step refused, the plan leaves alone %s", text)
-            if not texts:
-                log.info("all steps are admitted again")
+            _log_isolated(texts)
         self._isolated = texts
+        path, shown = self._paths.isolated, subjects(isolated)
+        stored, data = self._observer.nodes().get(path), encode_isolated(shown)
+        if (stored.data == data) if stored is not None else not shown:
+            return
+        written = self._executor.write([create_or_set(path, data, version_of(stored))], epoch)
+        if written is not WriteOutcome.DONE:  # the next cycle tries again
+            log.warning("%s was not written: %s", path, written)
 
     def _execute(self, vetted: VettedSteps, snapshot: Snapshot, epoch: int) -> PlanOutcome:
         """Execute the steps. An invariant that was violated before (by a manual write, for example) is
@@ -270,3 +299,10 @@ class ControlLoop:
         if self._wake_at_s is None:
             return MAX_IDLE_S
         return min(MAX_IDLE_S, max(0.0, self._wake_at_s - now_s))
+
+
+def _log_isolated(texts: Sequence[str]) -> None:
+    for text in texts[:MAX_EVENT_LINES]:
+        log.error("step refused, the plan leaves alone %s", text)
+    if not texts:
+        log.info("all steps are admitted again")

@@ -64,6 +64,11 @@ class ControlMetrics:
             "Partitions not assigned to their ideal owner because another worker still holds them.",
             registry=registry,
         )
+        self.braked = Gauge(
+            "ureplicator_controller_braked",
+            "1 while the brake is held: so many workers are lost that nothing moves. Expected: 0.",
+            registry=registry,
+        )
         self.evictions = Counter(
             "ureplicator_controller_evictions",
             "Live workers evicted because they did not release a partition in time.",

@@ -31,6 +31,7 @@ from ureplicator_controller.core.state.snapshot import (
     BalanceLimits,
     DecodeCache,
     Delays,
+    PendingRelease,
     ReleaseRequest,
     Snapshot,
     parse,
@@ -136,20 +137,21 @@ class Observer:
 
     def remember(
         self,
-        release_requested_since: Mapping[ReleaseRequest, float],
+        pending_releases: Mapping[ReleaseRequest, PendingRelease],
         load_review_at_s: float | None,
     ) -> None:
         """Carry over from the last plan: open release requests and the time of the next load review."""
         self._membership = replace(
             self._membership,
-            release_requested_since=release_requested_since,
+            pending_releases=pending_releases,
             load_review_at_s=load_review_at_s,
         )
 
     def _versions(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
         """Versions of the nodes that a plan depends on. Of loads only which workers report any: the figures
         change all the time, see `core.planning.load_review`."""
-        loads, ignored = self._paths.loads + "/", (self._paths.history, self._paths.syncs)
+        paths, loads = self._paths, self._paths.loads + "/"
+        ignored = (paths.history, paths.syncs, paths.isolated)
         return {
             path: 0 if path.startswith(loads) else node.stat.mzxid
             for path, node in nodes.items()

@@ -7,6 +7,9 @@ an owner for a moment: initialise the id, then prove that it still leads and tha
 owner, fence every id that could still commit it, then read, then commit. Every copier fences this id
 when it starts (`ureplicator_worker.engines.ownership_proof`), so a leader that freezes in between and
 resumes when the partition has an owner cannot commit.
+
+At the same times it fences the holders that deleted topics have left behind, where all of them are gone, and
+removes these lists (`core.positions.remains`).
 """
 
 from __future__ import annotations
@@ -15,12 +18,22 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.coordination import Unavailable
+from ureplicator_common.coordination import (
+    Conflict,
+    Coordination,
+    Delete,
+    OutcomeUnknown,
+    Unavailable,
+)
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import CommitRefused, Fenced, PositionStore, TargetPartition
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
+from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
+from ureplicator_controller.core.positions.remains import removable_remains
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.fenced_writer import fenced
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
 RETRY_INTERVAL_S = 3_600.0
@@ -90,6 +103,41 @@ def _by_target(
     return wanted
 
 
+class RemainsRemover:
+    """Removes the remains of deleted topics, once their holders are fenced.
+
+    `seen`: the last snapshot of the leader, to find out without a proof that there are none.
+    """
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        paths: Paths,
+        seen: Callable[[], Snapshot | None],
+        proof: Callable[[], Snapshot | None],
+    ) -> None:
+        self._coordination = coordination
+        self._paths = paths
+        self._seen = seen
+        self._proof = proof
+
+    def remove(self, renewal: Renewal) -> int:
+        """Number of topics. Raises ClusterUnavailable, Unavailable, Conflict, OutcomeUnknown."""
+        seen = self._seen()
+        if seen is None or not removable_remains(seen, renewal.route):
+            return 0
+        proven = self._proof()
+        found = removable_remains(proven, renewal.route) if proven is not None else {}
+        if proven is None or not found:
+            return 0
+        renewal.store.fence(sorted({id for each in found.values() for id in each.fence}))
+        for key, each in found.items():
+            removed = Delete(self._paths.ideal_topic(key), each.version)
+            self._coordination.transact(fenced([removed], paths=self._paths, epoch=proven.epoch))
+        return len(found)
+
+
 class PositionRenewer:
     """Thread that renews the positions of every route twice a day while this process leads."""
 
@@ -98,10 +146,12 @@ class PositionRenewer:
         *,
         renewals: Mapping[Route, Renewal],
         orphaned: ProveOrphaned,
+        remains: RemainsRemover,
         leads: Callable[[], bool],
     ) -> None:
         self._renewals = renewals
         self._orphaned = orphaned
+        self._remains = remains
         self._leads = leads
         self._thread = PeriodicThread(
             self.run_once, name="position renewal", first_after_s=RETRY_INTERVAL_S
@@ -124,12 +174,18 @@ class PositionRenewer:
     def _renew(self, renewal: Renewal) -> bool:
         try:
             count = renew(renewal, self._orphaned)
+            removed = self._remains.remove(renewal)
         except (ClusterUnavailable, Fenced, Unavailable) as error:
             log.warning("%s: positions not renewed: %s", renewal.route, error)
+            return False
+        except (Conflict, OutcomeUnknown) as error:
+            log.info("%s: remains of topics not removed yet: %s", renewal.route, error)
             return False
         except Exception:  # without this thread positions would expire unnoticed
             log.exception("%s: renewing positions failed", renewal.route)
             return False
         if count:
             log.info("%s: %d positions of orphaned partitions renewed", renewal.route, count)
+        if removed:
+            log.info("%s: former holders of %d deleted topics fenced", renewal.route, removed)
         return True

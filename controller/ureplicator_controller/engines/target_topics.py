@@ -62,10 +62,10 @@ def ensure_target(
     source_partitions: int,
     source: TopicAdmin,
     target: TopicAdmin,
-) -> None:
+) -> bool:
     """Create the target topic if it is missing, expand it if it has fewer partitions than `wanted`.
 
-    Raises ClusterUnavailable and TopicRefused.
+    True if it was created, and by nobody else. Raises ClusterUnavailable and TopicRefused.
     """
     refused: OperatingError | None = None
     for _ in range(_MAX_ATTEMPTS):
@@ -73,14 +73,14 @@ def ensure_target(
         if there is not None and there.error:
             raise ClusterUnavailable(f"{topic}: {there.error}")
         if there is not None and there.partitions >= wanted:
-            return
+            return False
         try:
             if there is None:
                 configs = target_configs(source.configs(source_topic))
                 _create(target, topic, max(wanted, source_partitions), configs)
             else:
                 target.grow_topic(topic, partitions=wanted)
-            return
+            return there is None
         except (TopicAlreadyExists, TopicRefused) as error:
             refused = error  # or another writer was faster: the next read shows it
     if isinstance(refused, TopicAlreadyExists):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
@@ -106,7 +106,14 @@ class TopicReconciler:
         Raises Unavailable.
         """
         now_s = self._clock.monotonic_s()
-        decision = reconcile_topics(self._rules, snapshot, clusters, self._unconfirmed, now_s)
+        decision = reconcile_topics(
+            self._rules,
+            snapshot,
+            clusters,
+            self._unconfirmed,
+            now_s,
+            wall_ms=self._clock.wall_ms(),
+        )
         self._unconfirmed = decision.unconfirmed
         try:
             is_done = self._perform_all(decision.changes, epoch, until_s=now_s + MAX_KAFKA_WORK_S)
@@ -118,10 +125,10 @@ class TopicReconciler:
         return CONFIRM_S if decision.unconfirmed else 0.0
 
     def _perform_all(self, changes: Sequence[IntentChange], epoch: int, *, until_s: float) -> bool:
-        """False if time ran out before all were done. Changes without work on Kafka come first."""
+        """False if time ran out before all were done. Changes without work on target topics come first."""
         keys = {change.key for change in changes}
         self._failures = {key: why for key, why in self._failures.items() if key in keys}
-        for change in sorted(changes, key=lambda change: change.target_partitions > 0):
+        for change in sorted(changes, key=_has_work_on_target):
             now_s = self._clock.monotonic_s()
             if now_s >= until_s:
                 return False
@@ -131,18 +138,19 @@ class TopicReconciler:
         return True
 
     def _perform(self, change: IntentChange, epoch: int) -> None:
+        after = change.intent
         try:
-            if change.target_partitions:
-                self._ensure_target(change)
+            if change.deleted_id:
+                self._admins(change.key.route.target).delete_topic(change.deleted_id)
+            if change.target_partitions and self._ensure_target(change):
+                after = replace(after, target_created=True)
             claims = self._claim(change) if change.version is None else ()
         except Unavailable:
             raise
         except OperatingError as error:
             self._fail(change, str(error))
             return
-        intent = create_or_set(
-            self._paths.topic(change.key), encode_intent(change.intent), change.version
-        )
+        intent = create_or_set(self._paths.topic(change.key), encode_intent(after), change.version)
         if not self._write(intent, *claims, epoch=epoch):
             return
         self._failures.pop(change.key, None)
@@ -168,9 +176,10 @@ class TopicReconciler:
         ensure_parents(self._coordination, paths, key)
         return (claim(self._coordination, paths, key, change.intent.target_topic),)
 
-    def _ensure_target(self, change: IntentChange) -> None:
+    def _ensure_target(self, change: IntentChange) -> bool:
+        """True if it was created."""
         route = change.key.route
-        ensure_target(
+        return ensure_target(
             change.intent.target_topic or change.key.topic,
             wanted=change.target_partitions,
             source_topic=change.key.topic,
@@ -245,6 +254,10 @@ class TopicReconciler:
             log.warning("topic %s/%s: %s", route, topic, refused[topic])
         if len(new) > MAX_LOGGED:
             log.warning("route %s: %d more topics refused", route, len(new) - MAX_LOGGED)
+
+
+def _has_work_on_target(change: IntentChange) -> bool:
+    return change.target_partitions > 0 or bool(change.deleted_id)
 
 
 def with_absent_confirmed(

@@ -1,9 +1,10 @@
 """`scripts/demo`: start everything, copy a topic, verify the copy, and clean up.
 
-    scripts/demo          about a minute; the exit code is 0 only when both sides are equal
-    scripts/demo --spark  the same with the copiers on a standalone Spark cluster
-    scripts/demo --keep   the same, and everything keeps running for inspection
-    scripts/demo --down   stop what --keep left running
+    scripts/demo           about a minute; the exit code is 0 only when both sides are equal
+    scripts/demo --spark   the same with the copiers on a standalone Spark cluster
+    scripts/demo --secure  the same with TLS and logins: Kafka, ZooKeeper, REST
+    scripts/demo --keep    the same, and everything keeps running for inspection
+    scripts/demo --down    stop what --keep left running
 
 The servers are those of `scripts/stack`, started here if they do not run yet, and stopped only if they
 were started here. Every process carries the name of the folder in its environment, by which all of
@@ -18,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from rich.table import Table
 
 from ureplicator_cli.rest_client import RestFailure
 from ureplicator_demo.compare import audited
-from ureplicator_demo.fleet import Fleet, Mark
+from ureplicator_demo.fleet import Fleet, Mark, login_of
 from ureplicator_demo.progress import CopyProgress, Ends, Rate, shown
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers import stack
@@ -44,6 +45,10 @@ PARTITIONS = 8
 WORKERS = 2
 KEPT_FOR_EVER = {"retention.ms": "-1"}
 """The records are dated in the past; brokers would begin to remove them during the demo."""
+EXTRAS = {
+    "--spark": ", a Spark master with two Spark workers",
+    "--secure": ", all with TLS and logins",
+}
 BEFORE = 0.6
 """Share of the records produced before copying begins; the rest is produced meanwhile."""
 PRODUCE_DEADLINE_S = 120.0
@@ -61,15 +66,16 @@ class DemoFailed(Exception):
 @click.option("--keep", is_flag=True, help="Keep everything running for inspection.")
 @click.option("--down", is_flag=True, help="End what --keep left running.")
 @click.option("--spark", is_flag=True, help="Run the copiers on a standalone Spark cluster.")
+@click.option("--secure", is_flag=True, help="TLS and logins: Kafka, ZooKeeper, REST.")
 @click.option("--records", type=click.IntRange(1_000), default=500_000, show_default=True)
-def main(keep: bool, down: bool, spark: bool, records: int) -> None:
+def main(keep: bool, down: bool, spark: bool, secure: bool, records: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with _alone():
             if down:
                 _end_kept()
             else:
-                _run(keep, spark, records)
+                _run(keep, _extras(spark=spark, secure=secure), records)
     except (DemoFailed, AssertionError, RestFailure, KafkaException) as error:
         console.print(f"[red]demo: {error}", soft_wrap=True)
         sys.exit(1)
@@ -81,7 +87,12 @@ def main(keep: bool, down: bool, spark: bool, records: int) -> None:
 # --- The run
 
 
-def _run(keep: bool, spark: bool, records: int) -> None:
+def _extras(**wanted: bool) -> Sequence[str]:
+    """Options of the stack."""
+    return [f"--{name}" for name, on in wanted.items() if on]
+
+
+def _run(keep: bool, extras: Sequence[str], records: int) -> None:
     if STATE.exists() and MARK.processes():
         raise DemoFailed("a demo is still running: end it with scripts/demo --down")
     MARK.end([])
@@ -92,10 +103,10 @@ def _run(keep: bool, spark: bool, records: int) -> None:
     good = leave = False
     fleet: Fleet | None = None
     try:
-        more = ", a Spark master with two Spark workers" if spark else ""
+        more = "".join(EXTRAS[extra] for extra in extras)
         console.print(f"[bold]1[/] servers: one ZooKeeper, two Kafka clusters{more}")
-        servers = _servers(spark)
-        fleet = _fleet(keep, "demo" if ours else f"demo-{int(time.time())}")
+        servers = _servers(extras)
+        fleet = _fleet(keep, "demo" if ours else f"demo-{int(time.time())}", servers)
         try:
             _show(fleet, servers, fleet.name, records)
             good = True
@@ -118,6 +129,8 @@ def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) ->
     _await_produced(_produce(source, topic, 0, before))
     fleet.wait_ready()
     _print_addresses(fleet, servers, topic)
+    if not fleet.refuses_strangers():
+        raise DemoFailed("REST responds to who has no token")
     console.print(
         f"[bold]3[/] copying {topic}: {before:,} records are there,"
         f" {records - before:,} more are produced meanwhile"
@@ -170,8 +183,16 @@ def _await_produced(producer: Process) -> None:
         raise DemoFailed(f"the producer failed:\n{producer.log_tail()}")
 
 
-def _fleet(keep: bool, name: str) -> Fleet:
-    return Fleet(stack.CONFIG, FOLDER, name=name, workers=WORKERS, mark=MARK, detached=keep)
+def _fleet(keep: bool, name: str, servers: Mapping[str, str]) -> Fleet:
+    return Fleet(
+        stack.CONFIG,
+        FOLDER,
+        name=name,
+        workers=WORKERS,
+        mark=MARK,
+        detached=keep,
+        login=login_of(servers),
+    )
 
 
 # --- Start and stop
@@ -182,9 +203,9 @@ def _stack_runs() -> bool:
     return status.returncode == 0
 
 
-def _servers(spark: bool) -> Mapping[str, str]:
+def _servers(extras: Sequence[str]) -> Mapping[str, str]:
     """Start the stack, or find it running; returns its addresses."""
-    command = [str(STACK), "up", *(["--spark"] if spark else [])]
+    command = [str(STACK), "up", *extras]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         raise DemoFailed("the servers did not start")
@@ -207,8 +228,7 @@ def _leave(fleet: Fleet, ours: bool) -> None:
     left = {"roots": [process.pid for process in fleet.processes], "stack": ours}
     STATE.write_text(json.dumps(left))
     command = Path(sys.executable).with_name("ureplicator").relative_to(stack.ROOT)
-    url = "" if fleet.url.endswith(":9000") else f" --url {fleet.url}"
-    console.print(f"left running; try  {command} status{url}", soft_wrap=True)
+    console.print(f"left running; try  {command} status{fleet.options()}", soft_wrap=True)
     console.print("end all of it with  scripts/demo --down")
 
 
@@ -241,9 +261,9 @@ def _print_addresses(fleet: Fleet, servers: Mapping[str, str], topic: str) -> No
     for worker in fleet.pages():
         rows.append((f"worker {worker.name}", worker.status))
         rows.append(("  its Spark UI", worker.spark))
-    rows += [
-        (f"{name} Kafka", servers[f"{name.upper()}_BOOTSTRAP"]) for name in ("source", "target")
-    ]
+    for name in ("source", "target"):
+        plain = servers[f"{name.upper()}_BOOTSTRAP"]
+        rows.append((f"{name} Kafka", servers.get(f"{name.upper()}_SECURE", plain)))
     rows.append(("ZooKeeper", servers["ZOOKEEPER"]))
     if "SPARK_MASTER" in servers:
         rows.append(("Spark master", servers["SPARK_MASTER"]))

@@ -17,7 +17,7 @@ from typing import Any
 
 import requests
 
-from ureplicator_cli.rest_client import RestClient, RestFailure
+from ureplicator_cli.rest_client import Login, RestClient, RestFailure
 from ureplicator_testkit.servers.ports import PortClaim, claim_port, port_is_free
 from ureplicator_testkit.servers.processes import NotInTimeError, Process, eventually
 from ureplicator_testkit.servers.reaper import kill_marked, marked_processes
@@ -60,6 +60,12 @@ class Mark:
         return marked_processes(self.name, self.value)
 
 
+def login_of(servers: Mapping[str, str]) -> Login | None:
+    """Files for calls of REST, from the addresses of a stack; None: it is not secured."""
+    token, ca = servers.get("UREPLICATOR_TOKEN_FILE"), servers.get("UREPLICATOR_CA_FILE")
+    return Login(Path(token), Path(ca)) if token and ca else None
+
+
 class Fleet:
     """Roles named c1, w1, w2, ...; a detached fleet outlives its starter."""
 
@@ -72,8 +78,11 @@ class Fleet:
         workers: int,
         mark: Mark,
         detached: bool = False,
+        login: Login | None = None,
     ) -> None:
+        """`login`: REST has TLS, and wants a token."""
         self._config, self._folder, self.name = config, folder, name
+        self._login = login
         self._workers = workers
         self._mark = mark
         self._detached = detached
@@ -82,7 +91,8 @@ class Fleet:
         self.url = ""
 
     def start(self) -> None:
-        self.url = f"http://127.0.0.1:{self._port()}"
+        scheme = "https" if self._login else "http"
+        self.url = f"{scheme}://127.0.0.1:{self._port()}"
         port = self.url.rpartition(":")[2]
         self._spawn("controller", "c1", "--set", f"controller.port={port}")
         for number in range(1, self._workers + 1):
@@ -94,7 +104,21 @@ class Fleet:
 
     def rest(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Body of a REST response. Raises RestFailure."""
-        return RestClient(self.url).call(method, path, body=body)
+        return RestClient(self.url, login=self._login).call(method, path, body=body)
+
+    def refuses_strangers(self) -> bool:
+        """True if REST shows nothing to who has no login, where one is needed."""
+        if self._login is None:
+            return True
+        ca_file = str(self._login.ca_file)
+        return requests.get(f"{self.url}/topics", verify=ca_file, timeout=10).status_code == 401
+
+    def options(self) -> str:
+        """Options by which the operators' command reaches this fleet."""
+        if self._login is None:
+            return "" if self.url.endswith(f":{USUAL_PORT}") else f" --url {self.url}"
+        files = f"--token-file {self._login.token_file} --ca-file {self._login.ca_file}"
+        return f" --url {self.url} {files}"
 
     def pages(self) -> Sequence[WorkerPages]:
         found = []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import uuid
 from collections.abc import Callable
-from contextlib import closing
-from typing import Self
+from contextlib import AbstractContextManager, closing
 
 import pytest
 
@@ -21,6 +19,7 @@ from ureplicator_testkit.records.consumers import (
     open_member,
     read_next,
 )
+from ureplicator_testkit.records.load import repeating
 from ureplicator_testkit.records.topics import (
     NewRecord,
     create_topic,
@@ -37,6 +36,8 @@ INTERVAL_S = 0.5
 SWITCHES = int(os.environ.get("UREPLICATOR_SWITCHES", "6"))
 """Even: the last one is back to the source."""
 READ_AT_EACH = 30
+NONE_AGAIN = "0 offsets are read again"
+LOAD_PAUSE_S = 0.2
 
 
 @pytest.fixture(scope="module", params=["at_least_once", "exactly_once"])
@@ -127,11 +128,13 @@ def test_a_group_in_the_middle_of_the_log_fails_over_and_reads_exactly_the_rest(
         "all is copied",
     )
     url = running.url()
-    planned = run("failover", "plan", "--groups", group, url=url)
-    assert (planned.exit_code, group_offsets(target, group)) == (0, {}), planned.output
-    applied = run("failover", "apply", "--groups", group, url=url)
-    assert applied.exit_code == 0, applied.output
-    assert "0 offsets are read again" in applied.stdout
+    eventually(
+        lambda: last_line("plan", group, url) == NONE_AGAIN,
+        READ_S,
+        "the position has passed the offsets of the group",
+    )
+    assert group_offsets(target, group) == {}
+    assert last_line("apply", group, url) == NONE_AGAIN
     with closing(open_member(target, group, topic)) as second:
         rest = read_next(second, len(sent) - len(read))
     assert sorted([*read, *rest]) == sorted(sent)
@@ -158,7 +161,8 @@ def test_a_partition_without_records_has_an_offset_too(
 def test_a_group_switches_there_and_back_under_load(
     running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
 ) -> None:
-    """Each record is read once, by whichever consumer was its turn."""
+    """Each record is read once, by whichever consumer was its turn. It stops when it has caught up: at least
+    once the position of what it has read is not committed yet."""
     source, target = source_cluster.bootstrap, target_cluster.bootstrap
     group = f"{running.name}.switching"
     create_topic(source, topic, partitions=PARTITIONS)
@@ -166,17 +170,25 @@ def test_a_group_switches_there_and_back_under_load(
     running.wait_online(topic, PARTITIONS)
     alter_offsets(source, group, {(topic, number): 0 for number in range(PARTITIONS)})
     read: list[tuple[int, bytes | None]] = []
-    with Load(source, topic) as load:
+    sent: list[NewRecord] = []
+    with load(source, topic, sent):
         for number in range(SWITCHES):
             at, back = (target, True) if number % 2 else (source, False)
             with closing(open_member(at, group, topic)) as member:
                 read += read_next(member, READ_AT_EACH)
+                read += read_next(member, len(sent) - len(read))
                 member.commit(asynchronous=False)
             switch(running.url(), group, back=back)
-    sent = pairs(load.sent)
+    wanted = pairs(sent)
     with closing(open_member(source, group, topic)) as member:
-        read += read_next(member, len(sent) - len(read))
-    assert sorted(read) == sent
+        read += read_next(member, len(wanted) - len(read))
+    assert sorted(read) == wanted
+
+
+def last_line(step: str, group: str, url: str) -> str:
+    done = run("failover", step, "--groups", group, url=url)
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()[-1]
 
 
 def switch(url: str, group: str, *, back: bool) -> None:
@@ -189,27 +201,13 @@ def switch(url: str, group: str, *, back: bool) -> None:
     )
 
 
-class Load:
-    """Records that a thread produces until the end, a few at a time."""
+def load(bootstrap: str, topic: str, sent: list[NewRecord]) -> AbstractContextManager[None]:
+    """Records arrive, a few at a time; then they are in `sent`."""
+    numbers = itertools.count(step=RECORDS)
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap, self._topic = bootstrap, topic
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._produce, name="load")
-        self.sent: list[NewRecord] = []
+    def send() -> None:
+        some = records(next(numbers))
+        produce(bootstrap, topic, some)
+        sent.extend(some)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _produce(self) -> None:
-        for number in itertools.count():
-            some = records(number * RECORDS)
-            produce(self._bootstrap, self._topic, some)
-            self.sent += some
-            if self._stopped.wait(0.2):
-                return
+    return repeating(send, pause_s=LOAD_PAUSE_S)

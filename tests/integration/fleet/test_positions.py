@@ -7,16 +7,16 @@ records and is never changed.
 from __future__ import annotations
 
 import itertools
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.load import repeating
 from ureplicator_testkit.records.topics import (
     NewRecord,
     create_topic,
@@ -56,22 +56,9 @@ class Copy:
             [NewRecord(value, None, number) for value in values for number in range(PARTITIONS)],
         )
 
-    @contextmanager
-    def filling(self) -> Iterator[None]:
+    def filling(self) -> AbstractContextManager[None]:
         """Records arrive meanwhile."""
-        stopping = threading.Event()
-
-        def run() -> None:
-            while not stopping.wait(0.02):
-                self.fill(20)
-
-        thread = threading.Thread(target=run, name="filling")
-        thread.start()
-        try:
-            yield
-        finally:
-            stopping.set()
-            thread.join()
+        return repeating(lambda: self.fill(20))
 
     def shown(self, number: int = 0) -> Any:
         path = f"/positions/{self.topic}?partition={number}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.load import repeating
 from ureplicator_testkit.records.topics import (
     NewRecord,
     create_topic,
@@ -32,25 +32,16 @@ def running(make_fleet: Callable[..., Fleet]) -> Fleet:
     return make_fleet(f"pause-{uuid.uuid4().hex[:8]}").start(controllers=2, workers=2)
 
 
-@contextmanager
-def load(cluster: KafkaCluster, topic: str) -> Iterator[None]:
+def load(cluster: KafkaCluster, topic: str) -> AbstractContextManager[None]:
     """Records whose values count up arrive in every partition."""
-    stopping = threading.Event()
+    numbers = itertools.count()
 
-    def run() -> None:
-        numbers = itertools.count()
-        while not stopping.wait(0.02):
-            values = [b"%d" % number for number in itertools.islice(numbers, 20)]
-            records = [NewRecord(v, None, p) for v in values for p in range(PARTITIONS)]
-            produce(cluster.bootstrap, topic, records)
+    def send() -> None:
+        values = [b"%d" % number for number in itertools.islice(numbers, 20)]
+        records = [NewRecord(v, None, p) for v in values for p in range(PARTITIONS)]
+        produce(cluster.bootstrap, topic, records)
 
-    thread = threading.Thread(target=run, name="load")
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
+    return repeating(send)
 
 
 def ends(cluster: KafkaCluster, topic: str) -> list[int]:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import (
+    QUIET,
     NewRecord,
     add_partitions,
     compare_logs,
@@ -29,6 +31,7 @@ from ureplicator_testkit.servers.processes import eventually
 NOTICED_S = 10.0
 """The promised time; the copy itself may take longer on a busy machine."""
 COPIED_S = 20.0
+GRACE_S = 10.0
 MINE = f"life-{uuid.uuid4().hex[:8]}"
 
 
@@ -124,6 +127,8 @@ def world(
                 "target": "source",
                 "naming": {"prefix": "t."},
                 "auto_whitelist": auto,
+                "on_source_deletion": "delete",
+                "source_deletion_grace_s": GRACE_S,
             },
         ],
     )
@@ -149,6 +154,46 @@ def test_a_new_topic_is_copied_from_its_first_record_and_an_old_one_from_the_rou
     compare_logs(
         world.source.bootstrap, world.target.bootstrap, new, target_topic=f"s.{new}"
     ).assert_clean()
+
+
+def test_a_target_topic_is_deleted_after_its_source_topic(world: World) -> None:
+    """And the same topic again is copied from its first record."""
+    topic, copy = f"{MINE}-auto-gone", f"t.{MINE}-auto-gone"
+    stays = f"{MINE}-auto-stays"
+    for name in (topic, stays):
+        create_topic(world.target.bootstrap, name, partitions=1)
+        fill(world.target, name, b"first")
+        world.wait_values(f"t.{name}", [b"first"], world.source)
+    world.wait_position(topic, 1, world.back)
+    assert world.shown(topic, world.back)["targetCreated"]
+    eventually(
+        lambda: world.shown(topic, world.back)["targetTopicId"], NOTICED_S, "its id is noted"
+    )
+    delete_topic(world.target.bootstrap, topic)
+    eventually(
+        lambda: world.shown(topic, world.back)["targetGoesMs"],
+        NOTICED_S,
+        "the deletion is announced",
+    )
+    assert values_of(world.source, copy) == [b"first"]
+    eventually(
+        lambda: world.fleet.call("GET", f"/topics/{topic}{world.back}").status_code == 404,
+        GRACE_S + COPIED_S,
+        "the topic is retired",
+    )
+    assert copy not in names(world.source)
+    assert values_of(world.source, f"t.{stays}") == [b"first"]
+    create_topic(world.target.bootstrap, topic, partitions=1)
+    fill(world.target, topic, b"anew")
+    world.wait_values(copy, [b"anew"], world.source)
+
+
+def names(cluster: KafkaCluster) -> Set[str]:
+    return (
+        AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+        .list_topics(timeout=10)
+        .topics.keys()
+    )
 
 
 def test_new_partitions_are_copied_from_their_first_record(world: World) -> None:

@@ -1,42 +1,82 @@
-"""A whole fleet between brokers that want TLS and logins: every path to Kafka is one of them."""
+"""A whole fleet between brokers that want TLS and logins, on a ZooKeeper that wants them too: every path to
+Kafka and to ZooKeeper is one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from ureplicator_common.coordination import Unavailable
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.znodes import Paths
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import compare_logs, create_topic, produce, sample_records
 from ureplicator_testkit.secured.brokers import PASSWORD
 from ureplicator_testkit.secured.ends import Secured, logins
+from ureplicator_testkit.secured.outputs import findings, outputs
 from ureplicator_testkit.secured.tokens import SECRET
 from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator
-from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_testkit.servers.zookeeper import ServerTls, ZooKeeperServer
 
+USER = "fleet:pw-of-zookeeper"
+OPERATOR, VIEWER = "operator-of-4711-fleet", "viewer-of-4711-fleet"
+SECRETS = (PASSWORD, SECRET, USER.split(":")[1], OPERATOR, VIEWER)
 PARTITIONS = 2
 COPIED_S = 60.0
 
 
 @pytest.fixture
+def closed_zookeeper(secured: Secured) -> Iterator[ZooKeeperServer]:
+    """It asks clients for a certificate."""
+    authority = secured.authority
+    tls = ServerTls(authority.issue("zookeeper").both, authority.certificate, client_auth="need")
+    with ZooKeeperServer(name="zookeeper-tls", tls=tls) as server:
+        yield server
+
+
+@pytest.fixture
 def running(
-    zookeeper: ZooKeeperServer, secured: Secured, fleet: str, tmp_path: Path
+    closed_zookeeper: ZooKeeperServer, secured: Secured, fleet: str, tmp_path: Path
 ) -> Iterator[Fleet]:
     """The source by token, the target by a password from a file."""
+    user = tmp_path / "user"
+    user.write_text(f"{USER}\n")
     file = tmp_path / "secret"
     file.write_text(f"{PASSWORD}\n")
+    operators, viewers = tmp_path / "operators", tmp_path / "viewers"
+    operators.write_text(f"olga {OPERATOR}\n")
+    viewers.write_text(f"victor {VIEWER}\n")
+    (tmp_path / "token").write_text(f"{OPERATOR}\n")
+    access = {
+        "mode": "tokens",
+        "operator_tokens_file": str(operators),
+        "viewer_tokens_file": str(viewers),
+    }
     by_password = logins(secured, "SCRAM-SHA-512", **{"sasl.password.file": str(file)})
     whole = Fleet(
         name=fleet,
         folder=tmp_path,
-        zookeeper=zookeeper.hosts,
+        zookeeper=closed_zookeeper.tls_hosts,
         source=secured.source.bootstrap,
         target=secured.target.bootstrap,
-        route={"delivery": "exactly_once"},
+        controller={"access": access},
+        route={"delivery": "exactly_once", "offset_map": True},
+        token=OPERATOR,
         security={
             "source": logins(secured, "OAUTHBEARER")["source"],
             "target": by_password["target"],
+        },
+        zookeeper_security={
+            "digest_file": str(user),
+            "tls": {
+                "ca_file": str(secured.authority.certificate),
+                "certificate_file": str(secured.client.certificate),
+                "key_file": str(secured.client.key),
+            },
         },
     )
     try:
@@ -46,7 +86,11 @@ def running(
 
 
 def test_topics_are_created_copied_measured_and_compared(
-    running: Fleet, secured: Secured, topic: str, tmp_path: Path
+    running: Fleet,
+    closed_zookeeper: ZooKeeperServer,
+    secured: Secured,
+    topic: str,
+    tmp_path: Path,
 ) -> None:
     source, target = secured.source.bootstrap, secured.target.bootstrap
     create_topic(source, topic, partitions=PARTITIONS)
@@ -67,6 +111,21 @@ def test_topics_are_created_copied_measured_and_compared(
         log=tmp_path / "audit.log",
     )
     assert audit.wait(COPIED_S) == 0, audit.log_tail()
-    shown = "".join(path.read_text(errors="replace") for path in tmp_path.glob("*.log"))
-    assert PASSWORD not in shown
-    assert SECRET not in shown
+    shown = outputs(
+        running,
+        topic=topic,
+        token_file=str(tmp_path / "token"),
+        hosts=closed_zookeeper.hosts,
+        user=USER,
+    )
+    assert findings(shown, SECRETS) == []
+    assert findings({**shown, "planted": f"x={quote(SECRET, safe='')}"}, SECRETS) == ["planted"]
+    assert any(topic in text for name, text in shown.items() if name.startswith("/ureplicator"))
+    assert any("by olga" in text for text in shown.values())
+    assert "everyone who reaches ZooKeeper" not in "".join(shown.values())
+    with closing(
+        ZooKeeperCoordination(hosts=closed_zookeeper.hosts, session_timeout_s=5)
+    ) as nobody:
+        nobody.connect(COPIED_S)
+        with pytest.raises(Unavailable, match="belongs to another user"):
+            nobody.get(Paths(running.name).root)

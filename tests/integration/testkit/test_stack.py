@@ -5,11 +5,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from ureplicator_common.config.settings import load_settings
+from ureplicator_common.config.settings import Settings, load_settings
+from ureplicator_common.coordination.zookeeper import open_coordination
+from ureplicator_common.kafka.security.settings import librdkafka
 from ureplicator_testkit.records.topics import (
     CODECS,
     NewRecord,
@@ -93,18 +97,29 @@ def test_a_taken_port_fails_at_once(zookeeper: ZooKeeperServer, tmp_path: Path) 
         ZooKeeperServer(port=zookeeper.port, folder=tmp_path)
 
 
-def test_stack_up_and_down(tmp_path: Path) -> None:
-    def stack(*arguments: str) -> tuple[int, str]:
+class Stack:
+    """`scripts/stack` with a folder of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str) -> tuple[int, str]:
         done = subprocess.run(  # noqa: S603
             [ROOT / "scripts" / "stack", *arguments],
-            env={**os.environ, "UREPLICATOR_LOCAL": str(tmp_path)},
-            cwd=tmp_path,
+            env={**os.environ, "UREPLICATOR_LOCAL": str(self.folder)},
+            cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr
 
+    def settings(self) -> Settings:
+        return load_settings(self.folder / "config.yaml", environ={})
+
+
+def test_stack_up_and_down(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
     try:
         assert stack("status")[0] == 1
         code, shown = stack("up", "--spark")
@@ -113,14 +128,43 @@ def test_stack_up_and_down(tmp_path: Path) -> None:
         addresses = dict(line.split("=") for line in shown.splitlines())
         create_topic(addresses["SOURCE_BOOTSTRAP"], "t")
         assert stack("up")[0] == 0
-        settings = load_settings(tmp_path / "config.yaml", environ={})
+        settings = stack.settings()
         assert settings.fleet == "local"
         assert settings.worker.spark_master == addresses["SPARK_MASTER"]
         assert stack("status")[0] == 0
         assert stack("up", "--brokers", "2")[0] == 1
+        assert stack("up", "--secure")[0] == 1
     finally:
         code, shown = stack("down")
     assert "6 processes ended" in shown
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stack.lock"]
+
+
+def test_a_stack_with_tls_and_logins(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    try:
+        code, shown = stack("up", "--secure")
+        assert code == 0, shown
+        settings = stack.settings()
+        assert settings.controller.access.mode == "tokens"
+        assert settings.controller.tls.enabled
+        assert settings.zookeeper.tls.enabled
+        with closing(open_coordination(settings.zookeeper)) as coordination:
+            coordination.connect(30)
+            coordination.ensure("/mine")
+            assert not coordination.is_open("/mine")
+        for cluster in settings.clusters.values():
+            assert cluster.properties["security.protocol"] == "SASL_SSL"
+            admin = AdminClient({**librdkafka(cluster.properties)})
+            assert admin.list_topics(timeout=30).brokers
+        left = (path for path in tmp_path.rglob("*") if path.is_file())
+        secret = Path(settings.clusters["source"].properties["sasl.password.file"]).read_text()
+        assert [path.name for path in left if secret.strip() in path.read_text("latin-1")] == [
+            "kafka-password"
+        ]
+    finally:
+        code, shown = stack("down")
+    assert "3 processes ended" in shown
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stack.lock"]
 
 

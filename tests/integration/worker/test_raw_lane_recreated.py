@@ -1,14 +1,13 @@
 """Topics that are deleted and recreated on real brokers while they are copied: never mixed."""
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
 from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.records.load import repeating
 from ureplicator_testkit.records.topics import NewRecord, delete_topic, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
@@ -27,22 +26,9 @@ def recreate_at_once(cluster: KafkaCluster, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=20)
 
 
-@contextmanager
-def steadily(bootstrap: str, topic: str) -> Iterator[None]:
+def steadily(bootstrap: str, topic: str) -> AbstractContextManager[None]:
     """Records come all the time, until the topic goes."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.wait(0.002):
-            produce(bootstrap, topic, records(FORMER, 5))
-
-    thread = threading.Thread(target=run, name="producer")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return repeating(lambda: produce(bootstrap, topic, records(FORMER, 5)), pause_s=0.002)
 
 
 @pytest.mark.parametrize("turn", range(4))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_common.config.roles import MAX_SLOTS
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
@@ -23,6 +22,7 @@ from ureplicator_common.contents import (
 from ureplicator_common.coordination import Operation, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import (
+    MAX_SLOTS,
     Limited,
     OwnerEpoch,
     Partition,
@@ -54,6 +54,7 @@ ORDERS = {
     "whole": True,
     "sourceTopicId": "id-1",
     "targetTopicId": "",
+    "targetCreated": True,
     "restarted": True,
     "stopped": "the source topic was recreated",
 }
@@ -66,6 +67,7 @@ INTENT = TopicIntent(
     target_topic="orders",
     whole=True,
     source_topic_id="id-1",
+    target_created=True,
     restarted=True,
     stopped="the source topic was recreated",
 )

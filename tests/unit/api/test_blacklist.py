@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ureplicator_common.contents import TopicIntent
+from ureplicator_common.coordination import Operation
 from ureplicator_common.model import TopicState
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
@@ -172,6 +175,33 @@ def test_blacklisting_with_unknown_outcome_is_read_back(
     query = "topic=orders&partition=1&opt=blacklist"
     assert copying.call("POST", f"/blacklist?{query}").status_code == 200
     assert blacklisted(copying) == [("orders", 1)]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("opt", ["blacklist", "whitelist"])
+def test_a_topic_that_changes_before_the_write_is_not_blacklisted(
+    copying: RestFixture, monkeypatch: pytest.MonkeyPatch, opt: str, is_deleted: bool
+) -> None:
+    """`If-Match` is part of the write."""
+    query = "topic=orders&scope=topic&opt="
+    if opt == "whitelist":
+        assert copying.call("POST", f"/blacklist?{query}blacklist").status_code == 200
+    before = blacklisted(copying)
+    tag = copying.call("GET", "/topics/orders").headers["ETag"]
+    transact, changes = copying.coordination.transact, [is_deleted]
+
+    def after_another_writer(operations: Sequence[Operation]) -> None:
+        if changes:
+            if changes.pop():
+                copying.remove("orders")
+            else:
+                copying.put_intent("orders", replace(HAD, state=TopicState.PAUSED))
+        transact(operations)
+
+    monkeypatch.setattr(copying.coordination, "transact", after_another_writer)
+    response = copying.call("POST", f"/blacklist?{query}{opt}", headers={"If-Match": tag})
+    assert problem_of(response, 412)["field"] == "If-Match"
+    assert blacklisted(copying) == before
 
 
 def test_with_several_routes_one_is_chosen(new_rest: NewRest) -> None:

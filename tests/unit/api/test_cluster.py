@@ -42,6 +42,7 @@ def test_instances(busy: RestFixture) -> None:
         "port": 7,
         "version": "1",
         "slots": 4,
+        "leaving": False,
         "noCapacity": "",
         "blacklisted": False,
         "draining": False,

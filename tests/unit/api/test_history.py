@@ -26,7 +26,7 @@ MOVES = [
     for number in range(129)
 ]
 LAST = PastEvent(
-    129, EventKind.WORKER, "drained", 1_129, request="mine-1f2e", worker=WorkerId("w1")
+    129, EventKind.WORKER, "drained", 1_129, request="mine-1f2ecafe/olga", worker=WorkerId("w1")
 )
 
 
@@ -55,7 +55,8 @@ def test_the_last_events_newest_first(moved: RestFixture) -> None:
         "event": "worker-129",
         "worker": "w1",
         "reason": "drained",
-        "request": "mine-1f2e",
+        "request": "mine-1f2ecafe",
+        "by": "olga",
     }
     assert shown[1] == {
         "number": 128,
@@ -70,6 +71,7 @@ def test_the_last_events_newest_first(moved: RestFixture) -> None:
         "ownerEpoch": 5,
         "reason": "balance",
         "request": "",
+        "by": "",
         "tookMs": 300,
     }
 
@@ -85,7 +87,7 @@ def test_the_last_events_newest_first(moved: RestFixture) -> None:
         ("worker=w3", []),
         ("event=source.target/quiet/2@5&limit=1", [110]),
         ("event=worker-129", [129]),
-        ("request=mine-1f2e", [129]),
+        ("request=mine-1f2ecafe", [129]),
         ("src=source&limit=1", [129]),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from ureplicator_common.contents import PartitionLoad, Switches
 from ureplicator_common.model import Limited, Partition, TopicKey, WorkerId
 from ureplicator_common.znodes import decode_switches, encode_switches
-from ureplicator_controller.api.http.limit_models import MAX_LIMITS
+from ureplicator_controller.api.http.models.limits import MAX_LIMITS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 PATHS = {
@@ -68,7 +68,7 @@ def test_measured_rates_are_summed_over_workers_and_slots(rest: RestFixture) -> 
         ("/limits/routes/north.south", RATE, 404),
         ("/limits/topics/no topic", RATE, 400),
         ("/limits/topics/orders?src=north", RATE, 404),
-        ("/limits/workers/..%2fx", RATE, 404),
+        ("/limits/workers/..%2fx", RATE, 400),
         ("/limits/topics/orders", None, 400),
         ("/limits/topics/orders", {}, 400),
         ("/limits/topics/orders", {"bytesPerSecond": 0}, 400),

@@ -92,10 +92,16 @@ def test_a_change_is_shown_until_the_next_one(copied: RestFixture) -> None:
     send(copied, {"to": "earliest", "partition": 0})
     shown = copied.call("GET", f"{PATH}?partition=0").get_json()["partitions"][0]
     assert shown["change"]["outcome"] == "pending"
-    done = PositionChange(-1, "r1", "done", 20)
+    done = PositionChange(-1, "r1/olga", "done", 20)
     copied.put_intent("orders", TopicIntent(3, 3, positions={0: done}))
     shown = copied.call("GET", f"{PATH}?partition=0").get_json()["partitions"][0]
-    assert shown["change"] == {"position": None, "outcome": "done", "replaced": 20, "request": "r1"}
+    assert shown["change"] == {
+        "position": None,
+        "outcome": "done",
+        "replaced": 20,
+        "request": "r1",
+        "by": "olga",
+    }
 
 
 # Set.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import Switches, TopicIntent
-from ureplicator_common.znodes import decode_switches
+from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
+from ureplicator_common.model import WorkerId
+from ureplicator_common.znodes import decode_switches, encode_known_worker
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 
@@ -95,3 +96,47 @@ def test_a_dry_run_of_a_balanced_fleet(rest: RestFixture) -> None:
     rest.put_leader()
     shown = rest.call("POST", "/rebalance?dry_run=true").get_json()
     assert shown["moves"] == []
+
+
+def lose_most(rest: RestFixture) -> None:
+    """Of three workers that own a partition each, w3 alone lives."""
+    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.place("orders", {0: "w1", 1: "w2", 2: "w3"})
+    for worker in ("w1", "w2"):
+        known = encode_known_worker(KnownWorker(max_slots=2))
+        rest.put(rest.paths.worker_known(WorkerId(worker)), known)
+    rest.add_worker("w3")
+
+
+def test_mass_loss_is_a_condition(rest: RestFixture) -> None:
+    assert rest.call("GET", "/validation").get_json()["conditions"] == []
+    lose_most(rest)
+    [condition] = rest.call("GET", "/validation").get_json()["conditions"]
+    assert condition.startswith("mass loss: 2 of 3 workers are lost (w1, w2);")
+
+
+def test_rebalance_under_the_brake_needs_the_confirmation(rest: RestFixture) -> None:
+    lose_most(rest)
+    rest.put_leader()
+    problem = problem_of(rest.call("POST", "/rebalance"), 409)
+    assert "2 of 3 workers are lost" in problem["detail"]
+    assert "confirm" in problem["hint"]
+    assert switches(rest) is None
+    dry = rest.call("POST", "/rebalance?dry_run=true").get_json()
+    assert dry["moves"] == []
+    dry = rest.call("POST", "/rebalance?dry_run=true&confirm=true").get_json()
+    assert {each["from"] for each in dry["moves"]} == {"w1", "w2"}
+    rest.call("POST", "/rebalance?confirm=true")
+    there = switches(rest)
+    assert there is not None
+    assert there.confirmed_lost == {"w1", "w2"}
+    assert there.rebalance_requested
+
+
+def test_unfreeze_confirms_the_loss(rest: RestFixture) -> None:
+    lose_most(rest)
+    rest.call("POST", "/admin/unfreeze")
+    there = switches(rest)
+    assert there is not None
+    assert there.confirmed_lost == {"w1", "w2"}
+    assert rest.call("GET", "/validation").get_json()["conditions"] == []

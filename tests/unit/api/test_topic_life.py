@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ureplicator_common.contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
@@ -76,6 +78,26 @@ def test_a_stopped_topic_has_a_reason(rest: RestFixture) -> None:
     assert len(shown["mismatches"]) == 6
     validation = rest.call("GET", "/validation/srcKafka").get_json()
     assert validation["stoppedTopics"] == {"orders": STOPPED.stopped}
+
+
+def test_a_topic_without_its_source_shows_what_becomes_of_its_target(rest: RestFixture) -> None:
+    rest.put_intent("orders", replace(STOPPED, source_gone_ms=1_700_000_000_000))
+    shown = rest.call("GET", "/topics/orders").get_json()
+    kept = "the target topic is kept: on_source_deletion is keep"
+    assert shown["sourceGoneMs"] == 1_700_000_000_000
+    assert (shown["targetGoesMs"], shown["targetOutlook"]) == (None, kept)
+    stopped = rest.call("GET", "/validation/srcKafka").get_json()["stoppedTopics"]
+    assert stopped == {"orders": f"{STOPPED.stopped}; {kept}"}
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_whitelisting_by_hand_notes_whether_the_target_topic_was_created(
+    rest: RestFixture, created: bool
+) -> None:
+    if not created:
+        rest.target.put("orders", 4)
+    assert rest.call("POST", "/topics", json={"topic": "orders"}).status_code == 201
+    assert intent(rest).target_created is created
 
 
 def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None:

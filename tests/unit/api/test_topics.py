@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.contents import IsolatedSubject, TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.model import (
     HandlerSettings,
@@ -17,7 +17,7 @@ from ureplicator_common.model import (
     TopicState,
     position_group,
 )
-from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_common.znodes import MAX_PARTITIONS, encode_isolated
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
@@ -445,3 +445,11 @@ def test_an_unreadable_node_is_reported_and_kept(rest: RestFixture) -> None:
     assert "cannot be decoded" in problem_of(rest.call("POST", "/topics/orders"), 500)["detail"]
     unreadable = rest.call("GET", "/validation").get_json()["unreadable"]
     assert unreadable[0]["path"].endswith("/topics/source.target/orders")
+
+
+def test_what_the_leader_leaves_alone_is_shown(rest: RestFixture) -> None:
+    assert rest.call("GET", "/validation").get_json()["isolated"] == {}
+    subject = IsolatedSubject("topic source.target/orders", "too big")
+    rest.put(rest.paths.isolated, encode_isolated([subject]))
+    shown = rest.call("GET", "/validation").get_json()["isolated"]
+    assert shown == {"topic source.target/orders": "too big"}

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import ANY
+
 import pytest
 
-from ureplicator_common.contents import KnownWorker
-from ureplicator_common.model import SessionId, WorkerId
-from ureplicator_common.znodes import decode_known_worker, encode_known_worker
-from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
+from ureplicator_common.contents import Assignment, IdealEntry, IdealTopic, KnownWorker, TopicIntent
+from ureplicator_common.model import ID_RULE, MAX_SLOTS, OwnerEpoch, SessionId, TopicKey, WorkerId
+from ureplicator_common.znodes import (
+    decode_known_worker,
+    encode_assignment,
+    encode_ideal,
+    encode_known_worker,
+)
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 W1 = WorkerId("w1")
 
@@ -68,10 +76,30 @@ def test_a_worker_that_is_gone_can_be_blacklisted(working: RestFixture) -> None:
     assert working.call("DELETE", "/instances/gone").status_code == 200
 
 
-@pytest.mark.parametrize("name", ["unknown", "a/b", "%2E%2E", "%00"])
 @pytest.mark.parametrize("method", ["DELETE", "POST"])
-def test_an_unknown_worker(working: RestFixture, method: str, name: str) -> None:
-    assert problem_of(working.call(method, f"/instances/{name}"), 404)["field"] == "worker"
+def test_an_unknown_worker(working: RestFixture, method: str) -> None:
+    assert problem_of(working.call(method, "/instances/unknown"), 404)["field"] == "worker"
+
+
+@pytest.mark.parametrize("name", ["a/b", "%2E%2E", "%00", "%01", "@leader", "w" * 3_000, "%C3%A4"])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", "/instances", None),
+        ("POST", "/instances", None),
+        ("PUT", "/import/workers", {"slots": 1, "blacklisted": False, "draining": False}),
+        ("PUT", "/limits/workers", {"bytesPerSecond": 2_000_000}),
+    ],
+)
+def test_an_id_that_no_worker_may_have_is_refused(
+    working: RestFixture, method: str, path: str, body: object, name: str
+) -> None:
+    before = working.call("GET", "/instances").get_json()["allInstances"]
+    problem = problem_of(working.call(method, f"{path}/{name}", json=body), 400)
+    assert problem["field"] == "worker"
+    assert problem["hint"] == ID_RULE
+    assert len(problem["detail"]) < 500
+    assert working.call("GET", "/instances").get_json()["allInstances"] == before
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -83,10 +111,20 @@ def test_draining_with_unknown_outcome_is_read_back(working: RestFixture, applie
     assert there.draining
 
 
-def test_a_node_that_cannot_be_read(working: RestFixture) -> None:
-    working.put(working.paths.worker_known(W1), b"{")
-    problem = problem_of(working.call("DELETE", "/instances/w1"), 500)
-    assert "workers/known/w1" in problem["detail"]
+@pytest.mark.parametrize("data", [b"{", b'{"maxSlots": 1000000000}'])
+@pytest.mark.parametrize(("method", "is_drained"), [("DELETE", True), ("POST", False)])
+def test_a_node_that_cannot_be_read_is_written_anew_with_all_possible_slots(
+    working: RestFixture, data: bytes, method: str, is_drained: bool
+) -> None:
+    """Whoever fences the worker fences every transactional id that it may ever have had."""
+    working.put(working.paths.worker_known(W1), data)
+    assert working.call(method, "/instances/w1").status_code == 200
+    assert known(working) == replace(
+        known(working) or KnownWorker(0),
+        max_slots=MAX_SLOTS,
+        blacklisted=is_drained,
+        draining=is_drained,
+    )
 
 
 def test_an_evicted_worker_is_shown_as_such(working: RestFixture) -> None:
@@ -96,3 +134,43 @@ def test_an_evicted_worker_is_shown_as_such(working: RestFixture) -> None:
     working.put(working.paths.worker_known(W1), data)
     shown = working.call("GET", "/instances/w1").get_json()["workers"]["w1"]
     assert (shown["live"], shown["evicted"]) == (False, True)
+
+
+def test_a_worker_that_is_gone_is_forgotten(working: RestFixture) -> None:
+    """Also one under an id that no worker may have, which an older version imported."""
+    for id in ("gone", "@leader"):
+        worker = WorkerId(id)
+        working.put(working.paths.worker_known(worker), encode_known_worker(KnownWorker(2)))
+        for _ in range(2):
+            response = working.call("POST", f"/instances/{id}/forget")
+            assert response.get_json() == {"worker": id, "forgotten": True}
+        assert known(working, worker) == KnownWorker(2, forgotten=True, request_id=ANY)
+    assert working.call("POST", "/instances/gone").status_code == 200
+    assert known(working, WorkerId("gone")) == KnownWorker(2, request_id=ANY)
+
+
+def test_a_worker_of_which_only_remains_are_there_is_forgotten(rest: RestFixture) -> None:
+    gone = WorkerId("gone")
+    rest.put(rest.paths.assignment(gone), encode_assignment(Assignment()))
+    assert rest.call("POST", "/instances/gone/forget").status_code == 200
+    assert known(rest, gone) == KnownWorker(MAX_SLOTS, forgotten=True, request_id=ANY)
+
+
+def test_a_worker_that_lives_is_not_forgotten(working: RestFixture) -> None:
+    problem = problem_of(working.call("POST", "/instances/w1/forget"), 409)
+    assert problem["detail"] == "worker w1 is live"
+    problem_of(working.call("POST", "/instances/unknown/forget"), 404)
+    problem_of(working.call("POST", "/instances/a%2Fb/forget"), 404)
+
+
+def test_a_worker_that_may_still_commit_is_not_forgotten(working: RestFixture) -> None:
+    gone, entry = WorkerId("gone"), IdealEntry(None, OwnerEpoch(5), 0, "paused")
+    working.put(working.paths.worker_known(gone), encode_known_worker(KnownWorker(2)))
+    working.put_intent("orders", TopicIntent(2, 2))
+    key = TopicKey(ROUTE, "orders")
+    held = IdealTopic({1: replace(entry, holders={gone: SessionId(7)})})
+    working.put(working.paths.ideal_topic(key), encode_ideal(held))
+    problem = problem_of(working.call("POST", "/instances/gone/forget"), 409)
+    assert f"may still commit {key}/1" in problem["detail"]
+    working.put(working.paths.ideal_topic(key), encode_ideal(IdealTopic({1: entry})))
+    assert working.call("POST", "/instances/gone/forget").status_code == 200

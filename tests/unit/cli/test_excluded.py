@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.contents import KnownWorker, LiveWorker, TopicIntent
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes import encode_known_worker, encode_live_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, NewRest, RestFixture
 
@@ -104,6 +104,13 @@ def test_workers_that_are_drained_or_gone(rest: RestFixture, url: str) -> None:
     assert run("instances", "w3", url=url).stdout == "partitions of w3 (drained): none\n"
     status = run("status", url=url).stdout
     assert "workers     w1, w2 (gone), w3 (drained)\n" in status
+
+
+def test_a_worker_that_leaves(rest: RestFixture, url: str) -> None:
+    live = encode_live_worker(LiveWorker(slots=2, leaving=True))
+    rest.put(rest.paths.worker_live(WorkerId("w1")), live, ephemeral=True)
+    assert "w1 (leaving)" in run("instances", url=url).stdout
+    assert run("instances", "w1", url=url).stdout == "partitions of w1 (leaving): none\n"
 
 
 def test_an_owner_that_never_registered_is_gone_too(rest: RestFixture, url: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.model import WorkerId
+from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
@@ -31,3 +34,21 @@ def test_switches_are_shown(url: str) -> None:
     run("balance", "off", url=url)
     assert "switches    frozen, balancing off\n" in run("status", url=url).stdout
     assert json.loads(run("status", "--json", url=url).stdout)["frozen"] is True
+
+
+def test_mass_loss_is_shown(rest: RestFixture, url: str) -> None:
+    assert "condition" not in run("status", url=url).stdout
+    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.place("orders", {0: "w1", 1: "w2", 2: "w3"})
+    for worker in ("w1", "w2"):
+        known = encode_known_worker(KnownWorker(max_slots=2))
+        rest.put(rest.paths.worker_known(WorkerId(worker)), known)
+    rest.add_worker("w3")
+    assert (
+        "condition   mass loss: 2 of 3 workers are lost (w1, w2)" in run("status", url=url).stdout
+    )
+    refused = run("rebalance", url=url)
+    assert refused.exit_code == 1
+    assert "--confirm" in refused.stderr
+    assert run("rebalance", "--confirm", url=url).exit_code == 0
+    assert "condition" not in run("status", url=url).stdout

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from ureplicator_common.model import PartitionState
+from ureplicator_common.contents import KnownWorker
+from ureplicator_common.model import PartitionState, WorkerId
+from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
@@ -29,3 +31,12 @@ def test_draining_and_restoring(rest: RestFixture, url: str) -> None:
     rest.add_worker("drain")
     shown = json.loads(run("instances", "show", "drain", "--json", url=url).stdout)
     assert list(shown["workers"]) == ["drain"], "a worker may be called like a command"
+
+
+def test_forgetting(rest: RestFixture, url: str) -> None:
+    rest.add_worker("w1")
+    refused = run("instances", "forget", "w1", url=url)
+    assert refused.exit_code == 1
+    assert "worker w1 is live" in refused.stderr
+    rest.put(rest.paths.worker_known(WorkerId("gone")), encode_known_worker(KnownWorker(2)))
+    assert run("instances", "forget", "gone", url=url).stdout == "gone: forgotten\n"

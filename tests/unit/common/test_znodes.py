@@ -27,6 +27,7 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.model import (
+    MAX_SLOTS,
     Delivery,
     EventKind,
     GapPolicy,
@@ -127,9 +128,10 @@ loads = st.builds(
     committed=st.integers(-1, 2**60),
     lag=st.integers(-1, 2**60),
 )
-live_workers = st.builds(LiveWorker, counts, texts, counts, counts, texts)
+slots = st.integers(0, MAX_SLOTS)
+live_workers = st.builds(LiveWorker, slots, texts, counts, counts, texts)
 known_workers = st.builds(
-    KnownWorker, counts, st.booleans(), st.booleans(), counts, sessions, texts
+    KnownWorker, slots, st.booleans(), st.booleans(), counts, sessions, st.booleans(), texts
 )
 rates = st.dictionaries(
     st.one_of(
@@ -147,6 +149,7 @@ switches = st.builds(
     rates,
     texts,
     texts,
+    st.frozensets(workers, max_size=3),
     texts,
 )
 histories = st.lists(

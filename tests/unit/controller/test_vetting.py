@@ -25,7 +25,16 @@ from ureplicator_controller.core.planning.steps import (
     WriteShares,
 )
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.core.vetting import MAX_ROUNDS, VettedPlan, vet, vetted_plan
+from ureplicator_controller.core.vetting import (
+    MAX_REASON,
+    MAX_ROUNDS,
+    MAX_SUBJECTS,
+    Isolated,
+    VettedPlan,
+    subjects,
+    vet,
+    vetted_plan,
+)
 
 ROUTE = Route("a", "b")
 GOOD, BAD = TopicKey(ROUTE, "good"), TopicKey(ROUTE, "bad")
@@ -108,3 +117,16 @@ def test_a_step_that_is_planned_all_the_same_ends_the_plan_there() -> None:
     done = planned(ideal(GOOD), giving(BAD), ideal(TopicKey(ROUTE, "later")))
     assert done.vetted.steps == (ideal(GOOD),)
     assert 0 < len(done.isolated) <= MAX_ROUNDS
+
+
+def test_what_is_shown_of_it_is_bounded() -> None:
+    keys = frozenset(TopicKey(Route("a", "b"), f"t{number}") for number in range(MAX_SUBJECTS))
+    too_big, wrong = Isolated("x" * 1_000, topics=keys), Isolated("y", workers=frozenset({W}))
+    shown = subjects([too_big, wrong, Isolated("WriteShares: z"), Isolated("later", topics=keys)])
+    assert len(shown) == MAX_SUBJECTS
+    assert max(len(each.reason) for each in shown) == MAX_REASON
+    few = subjects([wrong, Isolated("WriteShares: z")])
+    assert [(each.what, each.reason) for each in few] == [
+        ("step", "WriteShares: z"),
+        ("worker w", "y"),
+    ]

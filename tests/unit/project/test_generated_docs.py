@@ -20,7 +20,7 @@ def test_generated_parts_are_up_to_date(part: GeneratedPart) -> None:
 
 def test_every_node_of_the_tree_is_described() -> None:
     paths = Paths("fleet")
-    nodes = {*paths.skeleton, paths.leader, paths.settings, paths.history}
+    nodes = {*paths.skeleton, paths.leader, paths.settings, paths.history, paths.isolated}
     described = {f"{paths.root}/{row.path}".partition("/<")[0] for row in znode_rows()}
     assert described == nodes
 

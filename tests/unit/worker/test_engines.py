@@ -26,6 +26,7 @@ from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import PermanentError, TemporaryError
 from ureplicator_common.model import (
+    MAX_SLOTS,
     Limited,
     OwnerEpoch,
     Partition,
@@ -127,13 +128,13 @@ def test_slots_of_a_former_process_are_fenced_too() -> None:
     assert stage.fenced[-1] == "f.a.b.w.3"
 
 
-def test_unreadable_slots_fail_the_fence_only() -> None:
+@pytest.mark.parametrize("data", [b"garbage", b'{"maxSlots": 1000000000}', b'{"maxSlots": -1}'])
+def test_where_the_slots_cannot_be_read_all_possible_ones_are_fenced(data: bytes) -> None:
     stage = Fencing()
     stage.client.ensure(PATHS.workers_known)
-    stage.client.transact([Create(PATHS.worker_known(WORKER), b"garbage")])
-    failed = stage.result()
-    assert isinstance(failed, FenceFailed)
-    assert "cannot be read" in failed.reason
+    stage.client.transact([Create(PATHS.worker_known(WORKER), data)])
+    assert stage.result() == RouteFenced(ROUTE)
+    assert stage.fenced == [f"f.a.b.w.{slot}" for slot in range(MAX_SLOTS)]
 
 
 @pytest.mark.parametrize("route", [Route("a", "new"), Route("new", "b")])

@@ -241,10 +241,14 @@ def test_a_node_that_cannot_be_read_grants_nothing(stage: Stage, path: str, data
     assert reason.endswith("unreadable")
 
 
-def test_an_unreadable_record_of_our_slots_is_waited_for(stage: Stage) -> None:
-    stage.put(PATHS.worker_known(WORKER), b"garbage")
-    with pytest.raises(Unavailable, match="recorded 0 of 2 slots"):
-        stage.prove(part(0))
+@pytest.mark.parametrize("data", [b"garbage", b'{"maxSlots": 1000000000}'])
+def test_an_unreadable_record_of_our_slots_refuses_with_what_to_do(
+    stage: Stage, data: bytes
+) -> None:
+    stage.put(PATHS.worker_known(WORKER), data)
+    (reason,) = stage.prove(part(0)).refused.values()
+    assert "workers/known/w cannot be read" in reason
+    assert "drain or restore the worker" in reason
     stage.note(2)
     assert stage.prove(part(0)).granted.keys() == {part(0)}
 

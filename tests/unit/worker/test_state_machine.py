@@ -355,6 +355,44 @@ def test_nothing_starts_while_draining() -> None:
     assert run.take()[-1] == instructions.Exit(0, "drained")
 
 
+def leave(run: Run) -> Run:
+    return run.do(events.LeaveRequested(timeout_s=20.0, drain_s=30.0))
+
+
+def test_a_worker_that_leaves_goes_on_until_its_assignment_is_empty() -> None:
+    run = leave(Run(slots=1).online(0))
+    assert run.decisions() == [instructions.AnnounceLeaving()]
+    assert run.wait(5).decisions() == []
+    assert run.phases() == {0: PartitionPhase.ONLINE}
+    run.assign().take()
+    run.do(events.CopierReleased(CopierId(0, 1), (part(0),)))
+    assert run.wait(1).decisions() == [instructions.StopCopier(CopierId(0, 1))]
+    run.do(events.CopierClosed(CopierId(0, 1)), events.CopierEnded(CopierId(0, 1), "it returned"))
+    assert run.take()[-1] == instructions.Exit(0, "drained")
+
+
+def test_a_worker_that_leaves_drains_when_nobody_takes_its_partitions() -> None:
+    run = leave(Run(slots=1).online(0))
+    run.take()
+    assert run.wait(19).decisions() == []
+    assert run.wait(1).decisions() == [instructions.StopCopier(CopierId(0, 1))]
+
+
+def test_a_worker_that_leaves_waits_for_what_was_assigned_just_before() -> None:
+    run = leave(Run(slots=1))
+    run.take()
+    assert run.wait(1).decisions() == []
+    assert run.wait(1).decisions() == [instructions.StopCopier(CopierId(0, 1))]
+
+
+def test_a_stop_ends_leaving_and_leaving_twice_is_leaving_once() -> None:
+    run = leave(leave(Run(slots=1).online(0)))
+    assert run.decisions() == [instructions.AnnounceLeaving()]
+    run.do(events.DrainRequested(0.0))
+    assert run.decisions() == [instructions.StopCopier(CopierId(0, 1))]
+    assert leave(Run(slots=1).do(events.DrainRequested(30.0))).state.leave is None
+
+
 def test_a_pair_outside_the_table_raises_with_the_story() -> None:
     held = move(
         part(0), HeldPartition(0, OwnerEpoch(1)), PartitionPhase.STARTING, "starting", now_s=1.0

@@ -160,6 +160,14 @@ class DrainRequested:
     timeout_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveRequested:
+    """Have the leader move the partitions elsewhere, within `timeout_s`; then drain within `drain_s`."""
+
+    timeout_s: float
+    drain_s: float
+
+
 Event = (
     Tick
     | AssignmentChanged
@@ -182,4 +190,5 @@ Event = (
     | SessionLost
     | SessionRestored
     | DrainRequested
+    | LeaveRequested
 )

@@ -82,6 +82,11 @@ class AnnounceCapacity:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnounceLeaving:
+    """Write the live node again: the worker leaves."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadAssignment:
     """Read the assignment again: a watch may have been lost."""
 
@@ -103,6 +108,7 @@ EngineInstruction = (
     | Publish
     | Register
     | AnnounceCapacity
+    | AnnounceLeaving
     | ReadAssignment
 )
 Instruction = EngineInstruction | Exit

@@ -29,6 +29,7 @@ from ureplicator_worker.lifeline.messages import CopierId
 
 def reconcile(state: WorkerState) -> list[Instruction]:
     """Instructions that bring what is held closer to the assignment."""
+    draining.drain_if_left(state)
     instructions = draining.stop_copiers(state)
     instructions += remove_unassigned(state)
     hold_assigned(state)

@@ -5,7 +5,7 @@
     slots           copiers             held, entries, last_slots   held_partitions
     session         session             to_visit                    held_partitions
     assignment      session             fences                      fencing
-    publication     publishing          drain, exited               draining
+    publication     publishing          leave, drain, exited        draining
     capacity        capacity            now_s                       state_machine
     balance         copiers
 
@@ -63,6 +63,15 @@ class Drain:
 
     until_s: float
     killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The leader moves the partitions elsewhere until `until_s`; then the worker drains within `drain_s`."""
+
+    since_s: float
+    until_s: float
+    drain_s: float
 
 
 class Pending(Enum):
@@ -140,6 +149,8 @@ class WorkerState:
     """Fencing of former processes, by route."""
     slot_fences: dict[tuple[int, Route], RouteFence] = field(default_factory=dict)
     """Slots whose last copier may still commit on a route, until that is fenced."""
+    leave: Leave | None = None
+    """Set from the request to leave on."""
     drain: Drain | None = None
     """Set from the first request to stop on."""
     publication: Publication = Publication()

@@ -92,6 +92,8 @@ def apply(state: WorkerState, event: Event) -> list[Instruction]:
             session.lose(state)
         case events.SessionRestored(id):
             return session.restore(state, id)
+        case events.LeaveRequested():
+            return draining.leave(state, event)
         case events.DrainRequested(timeout_s):
             draining.request(state, timeout_s)
         case _:

@@ -1,7 +1,8 @@
 """Fencing of this worker's former processes: all transactional ids of its name are initialised.
 
 Done once per route and process, before the first copier starts there (see `core.fencing`). A former
-process may have had more slots, so the number of ids is that of the most slots the worker ever had.
+process may have had more slots, so the number of ids is that of the most slots the worker ever had. Where
+that cannot be read, it is the most slots that any worker may have: an id too many costs a request.
 
 Later one id at a time: that of a slot whose copier was lost where it cannot be seen.
 """
@@ -19,7 +20,13 @@ from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.fencing import fence_ids
-from ureplicator_common.model import Route, WorkerId, transactional_id, transactional_ids
+from ureplicator_common.model import (
+    MAX_SLOTS,
+    Route,
+    WorkerId,
+    transactional_id,
+    transactional_ids,
+)
 from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
 
 logger = logging.getLogger(__name__)
@@ -87,7 +94,7 @@ class Fencer:
         return ""
 
     def _all_ids(self, route: Route) -> Sequence[str]:
-        """Raises Unavailable, PermanentError."""
+        """Raises Unavailable."""
         slots = self._max_slots()
         return transactional_ids(fleet=self._fleet, route=route, worker=self._worker, slots=slots)
 
@@ -95,12 +102,13 @@ class Fencer:
         return (transactional_id(fleet=self._fleet, route=route, worker=self._worker, slot=slot),)
 
     def _max_slots(self) -> int:
-        """Raises Unavailable, PermanentError."""
+        """Raises Unavailable."""
         node = self._coordination.get(self._path)
         try:
             known = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
         except znodes.UnreadableContent as error:
-            raise PermanentError(f"{self._path} cannot be read: {error}") from error
+            logger.warning("%s cannot be read, all possible slots count: %s", self._path, error)
+            known = MAX_SLOTS
         return max(self._slots, known)
 
 

@@ -18,7 +18,8 @@ former session: it is about to be written. A partition that fails the proof is r
 A worker that restarts with more slots has transactional ids that no successor would fence before the
 leader has recorded them. The leader records them before it assigns any partition to the new process, and
 after all it decided on an older snapshot: so once the record is there, the assignment is final with
-respect to those decisions.
+respect to those decisions. A record that cannot be read shows nothing of this: it refuses all partitions,
+with what to do, since nobody but operators knows what it said.
 
 Besides the former owners a copier fences the leader's own id: the leader renews positions of partitions
 without an owner (`ureplicator_controller.engines.position_renewal`), and may have been frozen meanwhile.
@@ -156,10 +157,9 @@ class OwnershipProver:
 
     def prove(self, request: ProofRequest) -> ProofResponse:
         """Raises Unavailable if nothing can be proven now."""
-        taken = self._check_live_node()
-        if taken:
-            return ProofResponse(request.request_id, {}, dict.fromkeys(request.partitions, taken))
-        self._check_known_slots()
+        problem = self._check_live_node() or self._check_known_slots()
+        if problem:
+            return ProofResponse(request.request_id, {}, dict.fromkeys(request.partitions, problem))
         assignment = self._assignment()
         settings = {r: self._route(r) for r in {p.route for p in request.partitions}}
         intents = {k: self._intent(k) for k in {p.key for p in request.partitions}}
@@ -198,12 +198,20 @@ class OwnershipProver:
             return f"worker {self._worker} is another process (session {node.stat.owner:#x})"
         return ""
 
-    def _check_known_slots(self) -> None:
-        """Raises Unavailable until every transactional id of ours would be fenced by a successor."""
-        known = self._read(self._paths.worker_known(self._worker), znodes.decode_known_worker)
-        recorded = 0 if known is None else known.max_slots
+    def _check_known_slots(self) -> str:
+        """Reason to refuse everything; empty if a successor would fence every transactional id of ours.
+
+        Raises Unavailable until the leader has recorded them.
+        """
+        path = self._paths.worker_known(self._worker)
+        node = self._coordination.get(path)
+        try:
+            recorded = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
+        except znodes.UnreadableContent as error:
+            return f"{path} cannot be read ({error}): drain or restore the worker to write it anew"
         if recorded < self._slots:
             raise Unavailable(f"the leader has recorded {recorded} of {self._slots} slots")
+        return ""
 
     def _assignment(self) -> Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]]:
         path = self._paths.assignment(self._worker)

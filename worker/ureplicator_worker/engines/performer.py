@@ -65,6 +65,9 @@ class Performer:
                 self._publisher.refresh()
             case instructions.AnnounceCapacity(no_capacity):
                 self._announce_capacity(no_capacity)
+            case instructions.AnnounceLeaving():
+                logger.info("leaving: other workers take the partitions")
+                self._publisher.announce(leaving=True)
             case instructions.ReadAssignment():
                 self._assignment.read_again()
             case _:

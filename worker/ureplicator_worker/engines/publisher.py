@@ -90,6 +90,7 @@ class NodePublisher:
         self._on_registered, self._on_taken = on_registered, on_taken
         self._live: LiveWorker | None = None
         self._no_capacity = ""
+        self._leaving = False
         self._contents: dict[str, bytes] = {}
         self._unencoded: dict[str, Callable[[], bytes]] = {}
         self._done: dict[str, tuple[SessionId, bytes]] = {}
@@ -106,7 +107,13 @@ class NodePublisher:
         self.announce(live)
         self._thread.start()
 
-    def announce(self, live: LiveWorker | None = None, *, no_capacity: str | None = None) -> None:
+    def announce(
+        self,
+        live: LiveWorker | None = None,
+        *,
+        no_capacity: str | None = None,
+        leaving: bool = False,
+    ) -> None:
         """Set the content of the live node, or that part of it; nothing is written before `live` is given.
 
         Two threads do so. Each change is followed by a write of what both have announced by then.
@@ -115,11 +122,16 @@ class NodePublisher:
             self._live = announced = live or self._live
             if no_capacity is not None:
                 self._no_capacity = no_capacity
+            self._leaving = self._leaving or leaving
         if announced is not None:
             self._set(
                 self._live_path,
                 lambda: znodes.encode_live_worker(
-                    replace(self._live or announced, no_capacity=self._no_capacity)
+                    replace(
+                        self._live or announced,
+                        no_capacity=self._no_capacity,
+                        leaving=self._leaving,
+                    )
                 ),
             )
 

@@ -27,7 +27,7 @@ from kafka.protocol.admin import (
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import AclRefused, NoAuthorizer, TopicAcl
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import ClusterClient, controller_rows
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.portions import portions
 
@@ -112,23 +112,12 @@ class KafkaAclAdmin:
         """Those that failed. The rows of a response are in the order of the request."""
         failed: dict[TopicAcl, OperatingError] = {}
         for portion in portions(sorted(acls), PORTION):
-            rows = self._rows(partial(request, portion), response, field)
+            rows = controller_rows(self._client, partial(request, portion), response, field)
             for acl, row in zip(portion, rows, strict=True):
                 for each in (row, *getattr(row, "matching_acls", ())):
                     if each.error_code:
                         failed[acl] = self._failure(each)
         return failed
-
-    def _rows(self, request: Callable[[], Any], response: Any, field: str) -> Sequence[Any]:
-        """Rows of the controller's response; of any broker's, where brokers pass requests on."""
-        rows: Sequence[Any] = ()
-        for broker in self._client.view(()).brokers.values():
-            rows = getattr(self._client.call(broker, request(), response), field)
-            if all(row.error_code != ErrorCode.NOT_CONTROLLER for row in rows):
-                return rows
-        if not rows:
-            raise ClusterUnavailable("no broker is known")
-        return rows
 
     def _failure(self, row: Any) -> OperatingError:
         text = f"{self._name}: {error_name(row.error_code)} {row.error_message or ''}".strip()

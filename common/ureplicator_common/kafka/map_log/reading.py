@@ -1,8 +1,13 @@
-"""Offset maps of a route, followed on a cluster: read_committed, from the beginning, incrementally."""
+"""Offset maps of a route, followed on a cluster: read_committed, from the beginning, incrementally.
+
+Rows of the map and the position that they belong to are committed in one transaction. Its marker reaches the
+partition of the positions and that of the map one after the other, so a position may be seen before its rows.
+Readers that have positions wait for the rows that these name, while a transaction is open in the map.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kafka.protocol.consumer import FetchResponse
@@ -20,13 +25,16 @@ from ureplicator_common.offset_map.segments import MapSegment
 FETCH_BYTES = 4 << 20
 NUMBER = 0
 """The topic has one partition."""
+MARKER_WAIT_S = 1.0
+MARKER_POLL_S = 0.02
 
 
 class OffsetMaps(Protocol):
     """Offset maps of the partitions of one route."""
 
-    def update(self) -> None:
-        """Read to the end of what is committed now. Raises ClusterUnavailable, UnknownMapFormat."""
+    def update(self, positions: Mapping[Partition, Position] | None = None) -> None:
+        """Read to the end of what is committed, which includes the rows that belong to these positions.
+        Raises ClusterUnavailable, UnknownMapFormat."""
         ...
 
     def segments(
@@ -46,6 +54,7 @@ class KafkaOffsetMaps:
         self._topic = topic
         self._topic_id = ""
         self._followed = FollowedMaps()
+        self._open_transaction = False
 
     def segments(
         self, partition: Partition, stored: Position | None = None
@@ -55,8 +64,21 @@ class KafkaOffsetMaps:
     def close(self) -> None:
         self._client.close()
 
-    def update(self) -> None:
-        """A topic that does not exist has no maps."""
+    def update(self, positions: Mapping[Partition, Position] | None = None) -> None:
+        """A topic that does not exist has no maps. Rows that are missing for good are waited for in vain, for
+        `MARKER_WAIT_S` at most."""
+        deadline_s = self._client.deadline_s(MARKER_WAIT_S)
+        self._read_to_end()
+        while self._open_transaction and self._is_behind(positions or {}):
+            if self._client.now_s() > deadline_s:
+                return
+            self._client.pause(MARKER_POLL_S)
+            self._read_to_end()
+
+    def _is_behind(self, positions: Mapping[Partition, Position]) -> bool:
+        return not all(self._followed.reaches(*each) for each in positions.items())
+
+    def _read_to_end(self) -> None:
         leader = self._leader()
         while leader is not None and self._fetch(leader):
             pass
@@ -90,6 +112,7 @@ class KafkaOffsetMaps:
             raise ClusterUnavailable(f"{self._topic}: {error_name(row.error_code)}", delay_s=0.2)
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         followed.fetched(decode_batches(bytes(row.records or b"")), aborted)
+        self._open_transaction = row.last_stable_offset < row.high_watermark
         return before < followed.next_offset < int(row.last_stable_offset)
 
     def _restart(self, leader: Broker) -> bool:

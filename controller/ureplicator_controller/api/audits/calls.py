@@ -27,15 +27,15 @@ from ureplicator_controller.api.audits.models import (
 from ureplicator_controller.api.audits.service import AuditService
 from ureplicator_controller.api.audits.standings import Standings
 from ureplicator_controller.api.http.load import asks_kafka
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.requests import (
     AnyTopicPath,
     RouteQuery,
     TopicPath,
     chosen_route,
     chosen_routes,
 )
-from ureplicator_controller.api.http.response_models import JsonResult, responses
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
+from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.topic_lookup import find_topic
 

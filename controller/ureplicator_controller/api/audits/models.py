@@ -8,9 +8,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ureplicator_common.audits.standing import AuditState
 from ureplicator_controller.api.http import times
-from ureplicator_controller.api.http.limit_models import BytesPerSecond
-from ureplicator_controller.api.http.request_models import Number, OptionalBody, RouteQuery
-from ureplicator_controller.api.http.response_models import ResponseModel
+from ureplicator_controller.api.http.models.limits import BytesPerSecond
+from ureplicator_controller.api.http.models.requests import Number, OptionalBody, RouteQuery
+from ureplicator_controller.api.http.models.responses import ResponseModel
 
 _BOUND = rf"^([0-9]{{1,18}}|{times.TIME})$"
 _BOUND_TITLE = "an offset or a time"

@@ -21,9 +21,9 @@ from ureplicator_controller.api.groups.models import (
 )
 from ureplicator_controller.api.groups.service import GroupService
 from ureplicator_controller.api.http.load import asks_kafka
+from ureplicator_controller.api.http.models.requests import RouteQuery, chosen_route, chosen_routes
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import RouteQuery, chosen_route, chosen_routes
-from ureplicator_controller.api.http.response_models import JsonResult, responses
 from ureplicator_controller.core.groups.decisions import GroupDecision, PartitionDecision, SyncState
 
 

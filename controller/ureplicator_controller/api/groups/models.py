@@ -6,17 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
-from ureplicator_controller.api.http.position_models import MAX_OFFSET
-from ureplicator_controller.api.http.problems import bad_request
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.positions import MAX_OFFSET
+from ureplicator_controller.api.http.models.requests import (
     Body,
     NumberText,
     Path,
     RouteQuery,
     TopicName,
 )
-from ureplicator_controller.api.http.response_models import ResponseModel
-from ureplicator_controller.api.http.route_models import ShownSync
+from ureplicator_controller.api.http.models.responses import ResponseModel
+from ureplicator_controller.api.http.models.routes import ShownSync
+from ureplicator_controller.api.http.problems import bad_request
 
 _GroupName = Annotated[str, Field(min_length=1, max_length=249)]
 

@@ -10,17 +10,17 @@ members, and what is too old is not written.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind
 from ureplicator_common.kafka import LogReader
-from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.model import Delivery, Route, TopicKey
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
+from ureplicator_controller.api.http.models.routes import shown_sync
 from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
-from ureplicator_controller.api.http.route_models import shown_sync
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import not_whitelisted, require_partition
 from ureplicator_controller.core.groups.decisions import (
@@ -117,10 +117,17 @@ class GroupService:
             )
 
     def _way(self, config: RouteConfig, *, back: bool) -> _Way:
-        clusters, topics = self._clusters(config.route), self._topics(config.route)
+        topics = self._topics(config.route)
         if not back:
-            return _Way(config, clusters, topics)
-        reversed_ = reversed_clusters(clusters, source_logs=self._logs(config.source))
+            return _Way(config, self._clusters(config.route), topics)
+        with ExitStack() as opened:
+            clusters = opened.enter_context(closing(self._clusters(config.route)))
+            reversed_ = reversed_clusters(
+                clusters,
+                source_logs=self._logs(config.source),
+                exactly_once=config.delivery == Delivery.EXACTLY_ONCE,
+            )
+            opened.pop_all()
         return _Way(config, reversed_, reversed_topics(topics), back=True)
 
     def translate(self, config: RouteConfig, wanted: TranslateQuery) -> tuple[str, int, int]:

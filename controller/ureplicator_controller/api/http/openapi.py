@@ -1,7 +1,7 @@
 """The application with its OpenAPI document: /openapi.json is generated from the models that validate.
 
-Requests are validated against `request_models`, responses (with `validate_responses`: in tests) against
-`response_models`; so nothing is written twice and the document cannot drift from the behaviour.
+Requests are validated against `models.requests`, responses (with `validate_responses`: in tests) against
+the other `models`; so nothing is written twice and the document cannot drift from the behaviour.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from flask_openapi3 import APIBlueprint, Info, OpenAPI, Tag
 
 from ureplicator_common._version import __version__
-from ureplicator_controller.api.http.request_models import LenientJsonRequest
-from ureplicator_controller.api.http.response_models import ProblemResponse, validated
+from ureplicator_controller.api.http.models.requests import LenientJsonRequest
+from ureplicator_controller.api.http.models.responses import ProblemResponse, validated
 
 _ABOUT = """Replicates topics between Kafka clusters. Every controller serves every call. A 2xx to a \
 write means that the intent is stored durably; the leader acts on it."""

@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 from flask import Response, g, request
 
+from ureplicator_controller.core.reporting.authorship import id_of, reference
+
 HEADER = "X-Request-Id"
 _VALID = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 _SUFFIX_LENGTH = 8
@@ -21,10 +23,11 @@ _SUFFIX_LENGTH = 8
 
 
 class RequestIds:
-    """`new_id` returns a unique id."""
+    """`new_id` returns a unique id, `caller` the name in the login of the present request."""
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
+    def __init__(self, new_id: Callable[[], str], *, caller: Callable[[], str]) -> None:
         self._new_id = new_id
+        self._caller = caller
 
     def current(self) -> str:
         """Id of the present request; a client's id in an invalid form is ignored."""
@@ -32,6 +35,10 @@ class RequestIds:
             theirs, own = request.headers.get(HEADER, ""), self._new_id()
             g.request_id = f"{theirs}-{own[:_SUFFIX_LENGTH]}" if _VALID.fullmatch(theirs) else own
         return str(g.request_id)
+
+    def reference(self) -> str:
+        """Stored form of the present request: its id, and who sent it."""
+        return reference(self.current(), self._caller())
 
     def add_header(self, response: Response) -> Response:
         """Add the id to the header of every response to a write."""
@@ -44,6 +51,7 @@ def is_write() -> bool:
     return request.method not in ("GET", "HEAD", "OPTIONS")
 
 
-def is_of(request_id: str, wanted: str) -> bool:
+def is_of(stored: str, wanted: str) -> bool:
     """True if `wanted` is the request's whole id, or the part of it that its client chose."""
-    return request_id == wanted or request_id[: -1 - _SUFFIX_LENGTH] == wanted
+    id = id_of(stored)
+    return wanted in (id, id[: -1 - _SUFFIX_LENGTH])

@@ -16,9 +16,9 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.principals import PrincipalReader
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.load import asks_kafka
+from ureplicator_controller.api.http.models.requests import RouteQuery, chosen_routes
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
-from ureplicator_controller.api.http.response_models import JsonResult, responses
 from ureplicator_controller.api.principals.models import PrincipalsResult
 
 Readers = Callable[[str], PrincipalReader]

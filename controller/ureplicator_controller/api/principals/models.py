@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ureplicator_controller.api.http.response_models import ResponseModel
+from ureplicator_controller.api.http.models.responses import ResponseModel
 
 
 class ShownPrincipal(ResponseModel):

@@ -13,25 +13,23 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.access.roles import operator, viewer
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.preconditions import etag
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.history import (
+    AutoBalancingChanged,
+    AutoBalancingStatus,
+    FreezeChanged,
+    FreezeStatus,
+)
+from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,
     OptionalBody,
     Query,
     RouteQuery,
     only_route,
 )
-from ureplicator_controller.api.http.response_models import (
-    AutoBalancingChanged,
-    AutoBalancingStatus,
-    FreezeChanged,
-    FreezeStatus,
-    JsonResult,
-    Workload,
-    responses,
-    write_responses,
-)
+from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.models.workload import Workload
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.core.reporting.workload import workload
@@ -80,21 +78,18 @@ def _add_auto_balancing(api: APIBlueprint, *, fleet: FleetCache, switches: Switc
 
 
 def _add_freeze(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchService) -> None:
-    def switch(opt: str, frozen: bool, header: IfMatchHeader) -> JsonResult:
-        now = switches.set(partial(replace, frozen=frozen), header.condition)
-        return {"opt": opt, "frozen": now.frozen}
-
     @api.post("/admin/freeze", responses=write_responses(FreezeChanged))
     @operator
     def freeze(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Freeze the fleet: partitions move only on an operator's request."""
-        return switch("freeze", True, header)
+        now = switches.set(partial(replace, frozen=True), header.condition)
+        return {"opt": "freeze", "frozen": now.frozen}
 
     @api.post("/admin/unfreeze", responses=write_responses(FreezeChanged))
     @operator
     def unfreeze(query: Query, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
-        """Unfreeze the fleet."""
-        return switch("unfreeze", False, header)
+        """Unfreeze the fleet, and confirm a mass loss: partitions of lost workers move."""
+        return {"opt": "unfreeze", "frozen": switches.unfreeze(header.condition).frozen}
 
     @api.get("/admin/freeze", responses=responses(FreezeStatus))
     @viewer

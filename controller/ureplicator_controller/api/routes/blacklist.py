@@ -18,9 +18,8 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.access.roles import operator, viewer
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.problems import bad_request
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.blacklist import BlacklistChanged, BlacklistEntries
+from ureplicator_controller.api.http.models.requests import (
     BlacklistBody,
     BlacklistQuery,
     IfMatchHeader,
@@ -28,13 +27,9 @@ from ureplicator_controller.api.http.request_models import (
     chosen_route,
     missing,
 )
-from ureplicator_controller.api.http.response_models import (
-    BlacklistChanged,
-    BlacklistEntries,
-    JsonResult,
-    responses,
-    write_responses,
-)
+from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_lookup import known_routes

@@ -8,10 +8,10 @@ from __future__ import annotations
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_controller.api.access.roles import viewer
-from ureplicator_controller.api.http.backup_models import FleetExport
+from ureplicator_controller.api.http.models.backup import FleetExport
+from ureplicator_controller.api.http.models.requests import Query
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import Query
-from ureplicator_controller.api.http.response_models import JsonResult, responses
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.core.reporting.backup import backup_document
 

@@ -24,8 +24,9 @@ from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_controller.api.access.roles import anyone, viewer
 from ureplicator_controller.api.http.load import asks_kafka
+from ureplicator_controller.api.http.models.health import Health, Readiness
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.response_models import Health, JsonResult, Readiness, responses
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
@@ -49,7 +50,10 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
     @anyone
     def ready() -> JsonResult:
         """Readiness: whether requests can be served, and which controller leads."""
-        fleet_state = fleet.current()
+        try:
+            fleet_state = fleet.current()
+        except Unavailable:  # addresses and reasons are not for everyone
+            raise Unavailable("the log of this controller has the reason") from None
         leader = fleet_state.leader.id if fleet_state.leader else None
         controllers = sorted(fleet_state.controllers)
         return {"status": "ready", "id": id, "leader": leader, "controllers": controllers}

@@ -17,11 +17,13 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, Route
 from ureplicator_controller.api.access.roles import viewer
+from ureplicator_controller.api.http.models.history import EventList
+from ureplicator_controller.api.http.models.requests import HistoryQuery, chosen_routes
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_ids import is_of
-from ureplicator_controller.api.http.request_models import HistoryQuery, chosen_routes
-from ureplicator_controller.api.http.response_models import EventList, JsonResult, responses
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.core.reporting.authorship import by_of, id_of
 from ureplicator_controller.core.reporting.event_history import past_events
 
 _FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {
@@ -74,7 +76,8 @@ def _shown(past: PastEvent) -> dict[str, object]:
         "kind": past.kind,
         "event": past.id,
         "reason": past.reason,
-        "request": past.request,
+        "request": id_of(past.request),
+        "by": by_of(past.request),
     }
     if moved is None:
         return {**shown, "worker": past.worker}

@@ -17,7 +17,8 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.model import TopicKey, TopicState, WorkerId
 from ureplicator_controller.api.access.roles import operator_unless_dry_run
-from ureplicator_controller.api.http.backup_models import (
+from ureplicator_controller.api.http.load import asks_kafka
+from ureplicator_controller.api.http.models.backup import (
     RANGES_HINT,
     ImportBlacklistBody,
     ImportBlacklistQuery,
@@ -29,11 +30,10 @@ from ureplicator_controller.api.http.backup_models import (
     ImportWorkerBody,
     TopicImportResult,
 )
-from ureplicator_controller.api.http.load import asks_kafka
+from ureplicator_controller.api.http.models.requests import TopicPath, WorkerPath, chosen_route
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import bad_request
-from ureplicator_controller.api.http.request_models import TopicPath, WorkerPath, chosen_route
-from ureplicator_controller.api.http.response_models import JsonResult, responses
 from ureplicator_controller.api.routes.instances import worker_name
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
@@ -145,6 +145,7 @@ def _intent(body: ImportTopicBody) -> TopicIntent:
         whole=body.whole,
         source_topic_id=body.source_topic_id,
         target_topic_id=body.target_topic_id,
+        target_created=body.target_created,
         restarted=body.restarted,
         stopped=body.stopped,
     )

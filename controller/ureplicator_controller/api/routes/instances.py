@@ -12,29 +12,32 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.contents import KnownWorker
-from ureplicator_common.model import PartitionState, WorkerId
+from ureplicator_common.model import ID_RULE, PartitionState, WorkerId, is_legal_id
 from ureplicator_controller.api.access.roles import operator, viewer
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.preconditions import etag
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.history import RebalanceRequested
+from ureplicator_controller.api.http.models.instances import (
+    InstanceList,
+    WorkerForgotten,
+    WorkerTags,
+)
+from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,
     OptionalBody,
     Query,
     WorkerPath,
 )
-from ureplicator_controller.api.http.response_models import (
-    InstanceList,
-    JsonResult,
-    RebalanceRequested,
-    WorkerTags,
-    responses,
-    write_responses,
-)
+from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.routes.rebalance import requested
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.api.services.workers import WorkerService, unknown_worker
 from ureplicator_controller.core.state.external_view import ideal_entry, whitelisted_partitions
+
+_SHOWN = 100
+"""Characters of a refused id."""
 
 
 def blueprint(
@@ -82,11 +85,31 @@ def blueprint(
         id = worker_name(path.worker)
         return _tags(id, workers.undrain(id, header.condition))
 
+    @api.post(
+        "/instances/<path:worker>/forget", responses=write_responses(WorkerForgotten, 404, 409)
+    )
+    @operator
+    def forget_instance(
+        path: WorkerPath, query: Query, body: OptionalBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Remove what the fleet remembers of a worker that is gone for good."""
+        id = node_name(path.worker)
+        workers.forget(id, header.condition)
+        return {"worker": id, "forgotten": True}
+
     return api
 
 
 def worker_name(name: str) -> WorkerId:
-    """The id of a worker, if it can be the name of a node."""
+    """The id of a worker, if a worker may have it. Raises Problem."""
+    if not is_legal_id(name):
+        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+        raise bad_request(f"no worker may have the id {shown!r}", field="worker", hint=ID_RULE)
+    return WorkerId(name)
+
+
+def node_name(name: str) -> WorkerId:
+    """The id of a worker that may be there, also one that no worker may have. Raises Problem."""
     if "/" in name or "\0" in name or name in (".", ".."):
         raise unknown_worker(name)
     return WorkerId(name)
@@ -139,6 +162,7 @@ def _worker(
         "version": live.value.version if live else "",
         "slots": live.value.slots if live else 0,
         "noCapacity": live.value.no_capacity if live else "",
+        "leaving": live is not None and live.value.leaving,
         "blacklisted": bool(known and known.value.blacklisted),
         "draining": bool(known and known.value.draining),
         "lastSeen": (known.value.last_seen_ms or None) if known else None,

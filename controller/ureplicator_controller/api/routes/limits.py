@@ -17,16 +17,13 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import Switches
 from ureplicator_common.model import Limited, TopicKey, WorkerId
 from ureplicator_controller.api.access.roles import operator, viewer
-from ureplicator_controller.api.http.limit_models import (
+from ureplicator_controller.api.http.models.limits import (
     MAX_LIMITS,
     LimitBody,
     LimitList,
     LimitSet,
 )
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.preconditions import etag
-from ureplicator_controller.api.http.problems import conflict
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,
     Query,
     RouteQuery,
@@ -34,12 +31,11 @@ from ureplicator_controller.api.http.request_models import (
     WorkerPath,
     chosen_route,
 )
-from ureplicator_controller.api.http.response_models import (
-    JsonResult,
-    responses,
-    write_responses,
-)
-from ureplicator_controller.api.http.route_models import RoutePath, configured_route
+from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.models.routes import RoutePath, configured_route
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.problems import conflict
 from ureplicator_controller.api.routes.instances import worker_name
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService

@@ -6,9 +6,10 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.access.roles import viewer
+from ureplicator_controller.api.http.models.requests import RouteQuery, chosen_routes
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
+from ureplicator_controller.api.http.models.workload import NoProgressList
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes
-from ureplicator_controller.api.http.response_models import JsonResult, NoProgressList, responses
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.core.planning.no_progress import partitions_without_progress
 

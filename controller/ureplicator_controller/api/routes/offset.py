@@ -16,17 +16,13 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.access.roles import viewer
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.offsets import OffsetList, PartitionOffset
+from ureplicator_controller.api.http.models.requests import (
     RouteQuery,
     TopicPartitionPath,
 )
-from ureplicator_controller.api.http.response_models import (
-    JsonResult,
-    OffsetList,
-    PartitionOffset,
-    responses,
-)
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
+from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import require_partition

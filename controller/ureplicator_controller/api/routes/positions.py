@@ -18,8 +18,7 @@ from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
 from ureplicator_controller.api.access.roles import operator_unless_dry_run, viewer
 from ureplicator_controller.api.http.load import asks_kafka
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.position_models import (
+from ureplicator_controller.api.http.models.positions import (
     ForgetPositionsQuery,
     PositionsPlanned,
     PositionsQuery,
@@ -27,15 +26,16 @@ from ureplicator_controller.api.http.position_models import (
     SetPositionsQuery,
     TopicPositions,
 )
-from ureplicator_controller.api.http.preconditions import etag
-from ureplicator_controller.api.http.request_ids import RequestIds
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.requests import (
     AnyTopicPath,
     IfMatchHeader,
     TopicPath,
     chosen_route,
 )
-from ureplicator_controller.api.http.response_models import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.request_ids import RequestIds
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.positions import (
     PlannedChange,
@@ -45,6 +45,7 @@ from ureplicator_controller.api.services.positions import (
 )
 from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.core.positions.effects import out_of_range
+from ureplicator_controller.core.reporting.authorship import by_of, id_of
 
 
 def blueprint(
@@ -167,7 +168,8 @@ def _change_json(change: PositionChange | None) -> dict[str, Any] | None:
         "position": _or_null(change.offset),
         "outcome": change.outcome or "pending",
         "replaced": _or_null(change.replaced),
-        "request": change.request,
+        "request": id_of(change.request),
+        "by": by_of(change.request),
     }
 
 

@@ -15,27 +15,23 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_controller.api.access.roles import operator, viewer
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.preconditions import etag
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,
     OptionalBody,
     Query,
     RouteQuery,
     chosen_routes,
 )
-from ureplicator_controller.api.http.response_models import (
-    JsonResult,
-    responses,
-    write_responses,
-)
-from ureplicator_controller.api.http.route_models import (
+from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.models.routes import (
     RouteChanged,
     RouteList,
     RoutePath,
     configured_route,
     shown_syncs,
 )
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
 

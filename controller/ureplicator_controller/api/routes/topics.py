@@ -24,10 +24,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.load import asks_kafka
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.preconditions import etag
-from ureplicator_controller.api.http.problems import bad_request, conflict
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.requests import (
     AddNamedTopicBody,
     AddTopicBody,
     AnyTopicPath,
@@ -41,20 +38,22 @@ from ureplicator_controller.api.http.request_models import (
     TopicPath,
     chosen_route,
 )
-from ureplicator_controller.api.http.response_models import (
-    JsonResult,
+from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
+from ureplicator_controller.api.http.models.topics import (
     TopicAdded,
     TopicChanged,
     TopicDetails,
     TopicList,
-    responses,
-    write_responses,
 )
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.problems import bad_request, conflict
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.routes.offset import of_topic, topic_json
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.topic_lookup import find_known_topic, known_routes
 from ureplicator_controller.api.services.topics import TopicService
+from ureplicator_controller.api.services.validation import outlooks
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
 from ureplicator_controller.core.state.external_view import ideal_entry
 from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatches
@@ -82,7 +81,8 @@ def blueprint(
         fleet_state = fleet.current()
         key = find_known_topic(settings, fleet_state, path.topic, query)
         found = of_topic(lag_cache, key, fleet_state.snapshot.topics[key].value)
-        shown = describe(fleet_state, key) | topic_json(found)
+        outlook = _outlook(settings, fleet_state, key)
+        shown = describe(fleet_state, key) | outlook | topic_json(found)
         return shown, 200, etag(fleet_state.nodes.get(fleet.paths.topic(key)))
 
     @api.delete("/topics/<path:topic>", responses=write_responses(TopicChanged, 404, 409))
@@ -210,6 +210,16 @@ def _add_pausing(api: APIBlueprint, *, settings: Settings, topics: TopicService)
         return _changed(route, topic, intent) | {"state": intent.state}
 
 
+def _outlook(settings: Settings, fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
+    intent = fleet_state.snapshot.topics[key].value
+    found = outlooks(settings, fleet_state, key.route).of(intent)
+    return {
+        "sourceGoneMs": found and found.gone_ms,
+        "targetGoesMs": found and found.delete_at_ms,
+        "targetOutlook": found.text if found else "",
+    }
+
+
 def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
     """Details of a topic: those of uReplicator, and mismatches with reasons."""
     snapshot = fleet_state.snapshot
@@ -234,6 +244,7 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
         "topicBlacklisted": key in snapshot.blacklist,
         "sourceTopicId": intent.source_topic_id,
         "targetTopicId": intent.target_topic_id,
+        "targetCreated": intent.target_created,
         "partitions": intent.partitions,
         "blacklisted": sorted(intent.blacklisted),
         "idealState": {str(each.number): _ideal(fleet_state, each) for each in partitions},

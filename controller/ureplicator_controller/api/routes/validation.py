@@ -14,23 +14,24 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
 from ureplicator_controller.api.access.roles import viewer
-from ureplicator_controller.api.http.drift_models import TopicsValidationResult, drift_json
 from ureplicator_controller.api.http.load import asks_kafka
-from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.request_models import RouteQuery, chosen_routes, only_route
-from ureplicator_controller.api.http.response_models import (
-    JsonResult,
+from ureplicator_controller.api.http.models.drift import TopicsValidationResult, drift_json
+from ureplicator_controller.api.http.models.requests import RouteQuery, chosen_routes, only_route
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
+from ureplicator_controller.api.http.models.validation import (
     SourceValidationResult,
     ValidationResult,
-    responses,
 )
+from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.routes.topics import mismatch_json
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
-from ureplicator_controller.api.services.validation import compare_with_limits
+from ureplicator_controller.api.services.validation import compare_with_limits, with_outlooks
 from ureplicator_controller.core.following.topics import followed_topics
 from ureplicator_controller.core.state.exclusions import excluded_partitions
+from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.mismatches import mismatches
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.topics.cluster_comparison import ClusterComparison
 from ureplicator_controller.engines.following.configs import compare_topics, config_rules
@@ -55,11 +56,10 @@ def blueprint(
         ]
         excluded = _excluded(fleet_state, route)
         counts = validation_counts(fleet_state.snapshot, fleet_state.view, route).as_json()
-        unreadable = [
-            {"path": each.path, "why": each.reason}
-            for each in fleet_state.snapshot.unreadable_nodes
-        ]
-        return counts | {"mismatches": found, "excluded": excluded, "unreadable": unreadable}
+        loss = mass_loss(fleet_state.snapshot)
+        conditions = [] if loss is None else [str(loss)]
+        counts |= {"conditions": conditions, "mismatches": found, "excluded": excluded}
+        return counts | _left_alone(fleet_state.snapshot)
 
     @api.get("/validation/srcKafka", responses=responses(SourceValidationResult, 404))
     @viewer
@@ -69,7 +69,12 @@ def blueprint(
         chosen = [config.route for config in chosen_routes(settings, query)]
         fleet_state = fleet.current()
         found = {route: compare_with_limits(fleet_state, route, clusters) for route in chosen}
-        merged = _merged({route: compared for route, (compared, _) in found.items()})
+        merged = _merged(
+            {
+                route: with_outlooks(compared, settings, fleet_state, route)
+                for route, (compared, _) in found.items()
+            }
+        )
         reasons = [reason for _, reason in found.values() if reason]
         return (
             merged.as_json()
@@ -98,6 +103,16 @@ def blueprint(
         return {"numTopics": len(found), "topics": found}
 
     return api
+
+
+def _left_alone(snapshot: Snapshot) -> dict[str, Any]:
+    """Nodes that cannot be read, and subjects of steps that cannot be written."""
+    return {
+        "unreadable": [
+            {"path": each.path, "why": each.reason} for each in snapshot.unreadable_nodes
+        ],
+        "isolated": {each.what: each.reason for each in snapshot.isolated},
+    }
 
 
 def _excluded(fleet_state: FleetState, route: Route | None) -> list[dict[str, Any]]:

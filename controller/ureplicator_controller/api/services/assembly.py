@@ -37,7 +37,7 @@ def build_services(
     new_id: Callable[[], str],
 ) -> Services:
     """`new_id` returns the id of the present request."""
-    editor = NodeEditor(coordination=coordination, fleet=fleet)
+    editor = NodeEditor(coordination=coordination, fleet=fleet, request=new_id)
     nodes = BlacklistNodes(coordination=coordination, paths=fleet.paths)
     topic_clusters = TopicClusters(fleet=fleet, clusters=clusters)
     intents = IntentStore(

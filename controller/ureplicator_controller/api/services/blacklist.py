@@ -11,7 +11,7 @@ from ureplicator_common.coordination import Node
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
-from ureplicator_controller.api.http.problems import Problem, bad_request, precondition_failed
+from ureplicator_controller.api.http.problems import Problem, bad_request
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes, request_id_of
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.intents import IntentStore
@@ -41,10 +41,7 @@ class BlacklistService:
         self, config: RouteConfig, topic: str, *, listed: bool, condition: Precondition = ALWAYS
     ) -> None:
         """Add a whole topic to the route's blacklist or remove it, whitelisted or not."""
-        key = TopicKey(config.route, topic)
-        if self._intents.find(key, condition) is None and condition.must_exist:
-            raise precondition_failed(f"{key} is not whitelisted")
-        self._edit(key, listed=listed)
+        self._edit(TopicKey(config.route, topic), listed=listed, condition=condition)
 
     def set_partition(
         self,
@@ -73,19 +70,21 @@ class BlacklistService:
             self._edit(key, listed=True)
         return listed
 
-    def _edit(self, key: TopicKey, *, listed: bool) -> None:
+    def _edit(self, key: TopicKey, *, listed: bool, condition: Precondition = ALWAYS) -> None:
+        """The condition is about the topic's intent, which the transaction checks and does not change."""
         path, request_id = self._paths.blacklisted(key), self._new_id()
 
         def decide(node: Node | None) -> Edit[None]:
+            required = self._intents.required(key, condition)
             if (node is not None) == listed:
                 raise _already_set(f"topic {key.topic}", listed=listed)
             operations = self._nodes.add(key, request_id) if listed else self._nodes.remove(key)
-            return Edit(None, operations)
+            return Edit(None, (*required, *operations))
 
         def applied(node: Node | None) -> bool:
             return request_id_of(node) == request_id if listed else node is None
 
-        self._editor.edit_latest(path, decide, applied)
+        self._editor.edit_latest(path, decide, applied, also=(self._paths.topic(key),))
 
 
 def _already_set(what: str, *, listed: bool) -> Problem:

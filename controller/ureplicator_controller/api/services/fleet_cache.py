@@ -26,7 +26,7 @@ from ureplicator_common.coordination.pending_writes import PendingWrites
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
-from ureplicator_controller.core.state.snapshot import DecodeCache, Snapshot, parse
+from ureplicator_controller.core.state.snapshot import BalanceLimits, DecodeCache, Snapshot, parse
 
 SETTLE_TIMEOUT_S = 1.0
 """Longest wait of a writer for the tree cache; after that everything is read again."""
@@ -48,11 +48,19 @@ class FleetState:
 class FleetCache:
     """Cache of the fleet's tree; one per process, shared by its threads."""
 
-    def __init__(self, coordination: Coordination, *, fleet: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        coordination: Coordination,
+        *,
+        fleet: str,
+        clock: Clock,
+        limits: BalanceLimits | None = None,
+    ) -> None:
         self.paths = Paths(fleet)
         self._fleet = fleet
         self._coordination = coordination
         self._clock = clock
+        self._limits = limits
         self._lock = threading.Lock()
         self._memo = DecodeCache()
         self._state: FleetState | None = None
@@ -87,10 +95,7 @@ class FleetCache:
         return {key: stored.value for key, stored in self.current().snapshot.topics.items()}
 
     def check(self) -> None:
-        """Raise Unavailable unless ZooKeeper responds."""
-        state = self._coordination.state()
-        if state is not SessionState.CONNECTED:
-            raise Unavailable(f"no connection ({state.value})")
+        """Raise Unavailable unless ZooKeeper responds; without a connection at once, with the reason."""
         self._coordination.sync(self.paths.root)
 
     def settle(self, path: str, *, wait: Callable[[float], None] = time.sleep) -> None:
@@ -113,7 +118,12 @@ class FleetCache:
 
     def _parsed(self, nodes: Mapping[str, Node]) -> FleetState:
         snapshot = parse(
-            nodes, self.paths, fleet=self._fleet, wall_ms=self._clock.wall_ms(), cache=self._memo
+            nodes,
+            self.paths,
+            fleet=self._fleet,
+            wall_ms=self._clock.wall_ms(),
+            limits=self._limits,
+            cache=self._memo,
         )
         leader = nodes.get(self.paths.leader)
         below = f"{self.paths.controllers}/"

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import (
+    Check,
     Coordination,
     Create,
     Node,
@@ -65,6 +66,18 @@ class IntentStore:
         if not condition.allows_if_present(node):
             raise precondition_failed(f"the intent of {key} has changed")
         return self.decoded(key, node)
+
+    def required(self, key: TopicKey, condition: Precondition) -> Sequence[Operation]:
+        """Operations that refuse a transaction unless the intent is still as the condition has it."""
+        if condition == ALWAYS:
+            return ()
+        path = self._paths.topic(key)
+        node = self._coordination.get(path)
+        if node is None:
+            raise precondition_failed(f"{key} is not whitelisted")
+        if not condition.allows(node):
+            raise precondition_failed(f"the intent of {key} has changed")
+        return (Check(path, node.stat.version),)
 
     def create(self, key: TopicKey, intent: TopicIntent, *, keep_blacklisted: bool = False) -> None:
         """Create the intent with its claim on the target topic, and take the topic off the blacklist

@@ -8,28 +8,72 @@ decision is made again on the node as it is then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from ureplicator_common.coordination import Coordination, Node
+from ureplicator_common.coordination import Coordination, Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.znodes import UnreadableContent
 from ureplicator_controller.api.http.problems import Problem
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.core.reporting.authorship import cause
+from ureplicator_controller.core.reporting.node_changes import node_change
 
 WRITE_TIMEOUT_S = 1.5
 """Retries of a contended write, or of one of unknown outcome: REST responds within 2 s."""
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
+
+class _Seen(Generic[T]):
+    """The decision that holds, with the node that it was made on."""
+
+    def __init__(self, decide: Callable[[Node | None], Edit[T]]) -> None:
+        self._decide = decide
+        self._before: bytes | None = None
+        self._operations: Sequence[Operation] = ()
+
+    def __call__(self, node: Node | None) -> Edit[T]:
+        decided = self._decide(node)
+        self._before, self._operations = node.data if node else None, decided.operations
+        return decided
+
+    def changes(self, path: str, root: str) -> Iterator[str]:
+        """Changes that were written, in words. Only of the node at `path` is known what was there before."""
+        for operation in self._operations:
+            before = self._before if operation.path == path else None
+            text = _written(operation, before)
+            if text:
+                yield f"{operation.path.removeprefix(root).lstrip('/')}: {text}"
+
+
+def _written(operation: Operation, before: bytes | None) -> str:
+    match operation:
+        case Create(data=data):
+            return node_change(None, data)
+        case Set(data=data):
+            return node_change(before, data)
+        case Delete():
+            return node_change(before or b"{}", None)
+    return ""
+
 
 class NodeEditor:
-    """Edits nodes, and waits until the fleet cache shows the edit."""
+    """Edits nodes, logs what was changed, and waits until the fleet cache shows it.
 
-    def __init__(self, *, coordination: Coordination, fleet: FleetCache) -> None:
+    `request`: reference to the present request.
+    """
+
+    def __init__(
+        self, *, coordination: Coordination, fleet: FleetCache, request: Callable[[], str]
+    ) -> None:
         self._coordination = coordination
         self._fleet = fleet
+        self._request = request
 
     def edit(
         self,
@@ -41,15 +85,18 @@ class NodeEditor:
         also: Sequence[str] = (),
     ) -> T:
         """Arguments and errors as of `coordination.edit`."""
+        seen = _Seen(decide)
         result = edit(
             self._coordination,
             path,
-            decide,
+            seen,
             applied,
             timeout_s=WRITE_TIMEOUT_S,
             expected=expected,
             also=also,
         )
+        for change in seen.changes(path, self._fleet.paths.root):
+            log.info("changed %s%s", change, cause(self._request()))
         self._fleet.settle(path)
         return result
 
@@ -60,10 +107,11 @@ class NodeEditor:
         applied: Callable[[Node | None], bool],
         *,
         expected: Callable[[Node | None], bool] = lambda node: True,
+        also: Sequence[str] = (),
     ) -> T:
         """`edit`, decided on a node that is not behind: for callers that have not read it before."""
         self._coordination.sync(path)
-        return self.edit(path, decide, applied, expected=expected)
+        return self.edit(path, decide, applied, expected=expected, also=also)
 
 
 def decoded(path: str, node: Node, decode: Callable[[bytes], T]) -> T:

@@ -26,7 +26,7 @@ from ureplicator_common.kafka import (
 )
 from ureplicator_common.kafka.client import EARLIEST, LATEST
 from ureplicator_common.model import RouteSettings, TopicKey, position_group
-from ureplicator_controller.api.http.position_models import SetPositionsBody
+from ureplicator_controller.api.http.models.positions import SetPositionsBody
 from ureplicator_controller.api.http.preconditions import Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetCache

@@ -14,6 +14,7 @@ from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
+from ureplicator_controller.core.state.mass_loss import lost_workers
 
 
 class SwitchService:
@@ -26,6 +27,7 @@ class SwitchService:
         editor: NodeEditor,
         new_id: Callable[[], str],
     ) -> None:
+        self._fleet = fleet
         self._path = fleet.paths.settings
         self._editor = editor
         self._new_id = new_id
@@ -47,10 +49,22 @@ class SwitchService:
 
         return self.set(change, condition)
 
-    def rebalance(self, condition: Precondition = ALWAYS) -> str:
+    def unfreeze(self, condition: Precondition = ALWAYS) -> Switches:
+        """Allow automatic moves again, also those off the workers that are lost at this time."""
+        lost = lost_workers(self._fleet.current().snapshot)
+        return self.set(partial(replace, frozen=False, confirmed_lost=lost), condition)
+
+    def rebalance(self, condition: Precondition = ALWAYS, *, confirms_loss: bool = False) -> str:
         """Request a rebalance now; returns the id of the request."""
         request_id = self._new_id()
-        self._edit(partial(replace, rebalance_requested=request_id), request_id, condition)
+
+        def change(now: Switches) -> Switches:
+            after = replace(now, rebalance_requested=request_id)
+            if not confirms_loss:
+                return after
+            return replace(after, confirmed_lost=lost_workers(self._fleet.current().snapshot))
+
+        self._edit(change, request_id, condition)
         return request_id
 
     def _edit(

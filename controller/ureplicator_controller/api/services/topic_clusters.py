@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import RouteSettings, TopicKey
+from ureplicator_controller.api.http.models.requests import TopicPath
 from ureplicator_controller.api.http.problems import conflict, not_found
-from ureplicator_controller.api.http.request_models import TopicPath
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import target_conflict
@@ -38,9 +38,9 @@ class TopicClusters:
 
     def ensure_target(
         self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo
-    ) -> None:
-        """Create the target topic, or expand it to `wanted` partitions."""
-        ensure_target(
+    ) -> bool:
+        """Create the target topic, or expand it to `wanted` partitions. True if it was created."""
+        return ensure_target(
             target_topic,
             wanted=wanted,
             source_topic=key.topic,

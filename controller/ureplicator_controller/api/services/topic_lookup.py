@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_controller.api.http.models.requests import RouteQuery, chosen_route, chosen_routes
 from ureplicator_controller.api.http.problems import bad_request
-from ureplicator_controller.api.http.request_models import RouteQuery, chosen_route, chosen_routes
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.api.services.topic_checks import not_whitelisted
 

@@ -70,12 +70,13 @@ class TopicService:
         wanted = source.partitions if partitions is None else partitions
         check_partition_count(source, wanted)
         target_topic = self._clusters.target_topic(config, topic)
-        self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
+        created = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
         intent = TopicIntent(
             partitions=wanted,
             initial_partitions=wanted,
             target_topic=target_topic,
             source_topic_id=source.topic_id,
+            target_created=created,
             whole=wanted == source.partitions,
             restarted=True,
             request_id=self._new_id(),
@@ -177,11 +178,15 @@ class TopicService:
         wanted = adopt_topics(stopped, source, "").partitions
         check_partition_count(source, wanted, field="topic")
         target_topic = stopped.target_topic or key.topic
-        self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
+        created = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
 
         def change(now: TopicIntent) -> TopicIntent:
             adopted = adopt_topics(now, source, "") if now.stopped else now
-            return replace(adopted, state=TopicState.ACTIVE)
+            return replace(
+                adopted,
+                state=TopicState.ACTIVE,
+                target_created=created or adopted.target_created,
+            )
 
         return self._intents.change(key, change, condition)
 

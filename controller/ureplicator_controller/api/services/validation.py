@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import Route, TopicState
+from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.topics.cluster_comparison import (
     ClusterComparison,
     compare_with_clusters,
 )
+from ureplicator_controller.core.topics.rules import source_deletion
+from ureplicator_controller.core.topics.source_deletion import KEEP, Outlooks
 from ureplicator_controller.engines.target_limits import check_limits
 
 LIMITS_TIMEOUT_S = 5.0
@@ -71,6 +74,25 @@ def compare_with_limits(
     )
     found = {topic: "; ".join(texts) for topic, texts in limits.items()}
     return replace(comparison, target_findings={**comparison.target_findings, **found}), unchecked
+
+
+def outlooks(settings: Settings, fleet_state: FleetState, route: Route) -> Outlooks:
+    """Target topics of a route whose source topics are gone, by the policy that is configured here."""
+    policies = (source_deletion(config) for config in settings.routes if config.route == route)
+    return Outlooks(next(policies, KEEP), fleet_state.snapshot, route)
+
+
+def with_outlooks(
+    comparison: ClusterComparison, settings: Settings, fleet_state: FleetState, route: Route
+) -> ClusterComparison:
+    """The comparison, with what happens to target topics whose source topics are gone."""
+    found = outlooks(settings, fleet_state, route)
+    stopped = dict(comparison.stopped)
+    for topic, reason in comparison.stopped.items():
+        outlook = found.of(fleet_state.snapshot.topics[TopicKey(route, topic)].value)
+        if outlook is not None:
+            stopped[topic] = f"{reason}; {outlook.text}"
+    return replace(comparison, stopped=stopped)
 
 
 def _has_both_topics(topic: str, intent: TopicIntent, comparison: ClusterComparison) -> bool:

@@ -1,4 +1,9 @@
-"""Tags of workers: draining and blacklisted, as intents that the leader acts on."""
+"""Tags of workers: draining and blacklisted, as intents that the leader acts on.
+
+A node that cannot be read is written anew by the call that says what its tags are to be. The most slots
+that the worker ever had are lost with it, so it gets the most that any worker may have: no next owner
+fences too few transactional ids. An eviction that is lost with it is decided again.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,24 @@ from dataclasses import replace
 from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
-from ureplicator_common.model import WorkerId
-from ureplicator_common.znodes import decode_known_worker, decode_live_worker, encode_known_worker
+from ureplicator_common.model import MAX_SLOTS, WorkerId
+from ureplicator_common.znodes import (
+    UnreadableContent,
+    decode_known_worker,
+    decode_live_worker,
+    encode_known_worker,
+)
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
-from ureplicator_controller.api.http.problems import Problem, not_found
+from ureplicator_controller.api.http.problems import Problem, conflict, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
+from ureplicator_controller.core.planning.bookkeeping import needed_workers
 
 Change = Callable[[KnownWorker | None], tuple[KnownWorker, bool]]
 """Known worker before -> after, and whether it is to be written. May raise a Problem."""
+
+_UNREADABLE = KnownWorker(max_slots=MAX_SLOTS)
+"""Stands for a record that cannot be read."""
 
 
 class WorkerService:
@@ -31,6 +45,7 @@ class WorkerService:
         new_id: Callable[[], str],
     ) -> None:
         self._coordination = coordination
+        self._fleet = fleet
         self._paths = fleet.paths
         self._editor = editor
         self._new_id = new_id
@@ -42,6 +57,29 @@ class WorkerService:
     def undrain(self, worker: WorkerId, condition: Precondition = ALWAYS) -> KnownWorker:
         """Allow partitions on a worker again."""
         return self._tag(worker, condition, drained=False)
+
+    def forget(self, worker: WorkerId, condition: Precondition = ALWAYS) -> None:
+        """Request that the leader removes all nodes of a worker that is gone."""
+        snapshot = self._fleet.current().snapshot
+        if worker in snapshot.sessions or worker in snapshot.live:
+            raise conflict(f"worker {worker} is live", field="worker", hint="stop it first")
+        seen = (snapshot.known, snapshot.registered, snapshot.assignments)
+        if not (worker in snapshot.unreadable_workers or any(worker in each for each in seen)):
+            raise unknown_worker(worker)
+        needed = needed_workers(snapshot, [worker])
+        if worker in needed:
+            raise conflict(
+                f"worker {worker} may still commit {needed[worker]}, which no other worker took over",
+                field="worker",
+                hint="its partitions move after the rebalance delay; excluded ones when they are resumed,"
+                " and those of deleted topics are fenced twice a day",
+            )
+
+        def change(known: KnownWorker | None) -> tuple[KnownWorker, bool]:
+            before = known or _UNREADABLE
+            return replace(before, forgotten=True), not before.forgotten
+
+        self._edit(worker, change, condition)
 
     def restore(
         self, worker: WorkerId, wanted: KnownWorker, *, dry_run: bool
@@ -60,14 +98,14 @@ class WorkerService:
                 blacklisted=wanted.blacklisted,
                 draining=wanted.draining,
             )
-            return after, after != known and not dry_run
+            return after, after != known
 
-        return self._edit(worker, change, ALWAYS)
+        return self._edit(worker, change, ALWAYS, dry_run=dry_run)
 
     def _tag(self, worker: WorkerId, condition: Precondition, *, drained: bool) -> KnownWorker:
         def change(known: KnownWorker | None) -> tuple[KnownWorker, bool]:
             before = known or self._live_worker(worker)
-            after = replace(before, blacklisted=drained, draining=drained)
+            after = replace(before, blacklisted=drained, draining=drained, forgotten=False)
             return after, after != before
 
         if self._coordination.get(self._paths.worker_known(worker)) is None:
@@ -75,23 +113,27 @@ class WorkerService:
         return self._edit(worker, change, condition)[1]
 
     def _edit(
-        self, worker: WorkerId, change: Change, condition: Precondition
+        self,
+        worker: WorkerId,
+        change: Change,
+        condition: Precondition,
+        *,
+        dry_run: bool = False,
     ) -> tuple[KnownWorker | None, KnownWorker]:
         """The worker before and after."""
         path, request_id = self._paths.worker_known(worker), self._new_id()
 
         def decide(node: Node | None) -> Edit[tuple[KnownWorker | None, KnownWorker]]:
-            before = decoded(path, node, decode_known_worker) if node else None
-            after, is_written = change(before)
-            if not is_written:
+            before = _known(node)
+            after, is_changed = change(before)
+            if dry_run or not (is_changed or before is _UNREADABLE):
                 return Edit((before, after))
             data = encode_known_worker(replace(after, request_id=request_id))
             return Edit((before, after), [create_or_set(path, data, version_of(node))])
 
         def applied(node: Node | None) -> bool:
-            if node is None:
-                return False
-            return decoded(path, node, decode_known_worker).request_id == request_id
+            known = _known(node)
+            return known is not None and known.request_id == request_id
 
         return self._editor.edit_latest(path, decide, applied, expected=condition.allows)
 
@@ -102,6 +144,16 @@ class WorkerService:
         if node is None:
             raise unknown_worker(worker)
         return KnownWorker(max_slots=decoded(path, node, decode_live_worker).slots)
+
+
+def _known(node: Node | None) -> KnownWorker | None:
+    """Record of a worker; one that cannot be read is replaced, and has the most slots possible."""
+    if node is None:
+        return None
+    try:
+        return decode_known_worker(node.data)
+    except UnreadableContent:
+        return _UNREADABLE
 
 
 def unknown_worker(worker: str) -> Problem:

@@ -48,8 +48,8 @@ class SyncState(StrEnum):
     NOT_COPIED = "not copied"
     NO_MAP = "no map"
     PENDING = "pending"
-    AHEAD = "ahead on the target"
     WAITS = "waits for the copy"
+    AHEAD = "ahead on the target"
     SYNCED = "synced"
     NO_OFFSETS = "no offsets"
 
@@ -282,8 +282,8 @@ def _compared(
         return SyncState.UNKNOWN, group.reason
     if target_offset is None or target_offset < translated:
         return SyncState.PENDING, ""
+    if waits:
+        return SyncState.WAITS, "the group has read beyond the position of the copy"
     if target_offset > translated:
         return SyncState.AHEAD, f"{target_offset} is committed there: offsets are never lowered"
-    if waits:
-        return SyncState.WAITS, "the group has read what is not copied yet"
     return SyncState.SYNCED, ""

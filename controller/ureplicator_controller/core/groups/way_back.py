@@ -3,11 +3,16 @@
 The decisions are those of the way there (`decisions`), with both clusters changed over: the group's offset at
 the target is translated backward, bounded by the source's log, and never lowers an offset at the source.
 
-    target  | copied records ................. end | records that others have produced there
-    source  | the same records ......... position  | not copied yet: read next
+    target  | copied records ................. end | copies without a position yet, markers, records of others
+    source  | the same records ......... position  | read next
 
-A group that has read everything that was copied goes on at the position, wherever it is behind the end:
-markers of transactions are there, and records that were produced at the target, which the source never had.
+A group that has read everything up to the end goes on at the position. Behind the end there may be copies
+whose position is not committed yet: a group that has read them would read them once more at the source. So it
+waits for the copy until the position has passed them, unless there are none for certain:
+
+- the position has reached the end of the source. Then only markers of transactions lie behind the end, and
+  records that were produced at the target, which the source never had;
+- exactly once, one offset: the marker of the transaction that has committed the position.
 """
 
 from __future__ import annotations
@@ -35,23 +40,39 @@ def reversed_topics(topics: Mapping[str, RouteTopic]) -> Mapping[str, RouteTopic
 
 
 def reversed_partition(
-    copied: CopiedPartition, partition: TopicPartition, log: Extent | None, *, reason: str = ""
+    copied: CopiedPartition,
+    partition: TopicPartition,
+    log: Extent | None,
+    *,
+    exactly_once: bool,
+    reason: str = "",
 ) -> CopiedPartition:
-    """A copied partition as groups of the target see it. `partition`, `log`: of the source; `reason`: why the
-    log is not known."""
-    known = copied.position is not None and copied.log is not None
+    """A copied partition as groups of the target see it. `partition`, `log`: of the source, the log read
+    after the position; `exactly_once`: delivery of the route; `reason`: why the log is not known."""
+    reached = _reached(copied, log, exactly_once=exactly_once)
     return CopiedPartition(
         target=partition,
-        position=copied.log.end if known and copied.log is not None else None,
+        position=reached,
         translate=partial(source_offset, copied),
-        translate_back=partial(_target_offset, copied),
+        translate_back=partial(_target_offset, copied, reached),
         log=log,
         reason=copied.reason or reason,
     )
 
 
-def _target_offset(copied: CopiedPartition, offset: int) -> int | None:
-    """Target offset that a group has reached that goes on at this offset of the source."""
-    if copied.position is not None and copied.log is not None and offset >= copied.position:
+def _reached(copied: CopiedPartition, log: Extent | None, *, exactly_once: bool) -> int | None:
+    """Target offset before which no copy is without a position; None unknown. Without an end at the target,
+    as with handlers, the offset map alone bounds what is translated."""
+    if copied.position is None or copied.log is None:
+        return None
+    is_all_copied = log is not None and log.end <= copied.position
+    if copied.end is None or is_all_copied:
         return copied.log.end
+    return min(copied.log.end, copied.end + exactly_once)
+
+
+def _target_offset(copied: CopiedPartition, reached: int | None, offset: int) -> int | None:
+    """Target offset that a group has reached that goes on at this offset of the source."""
+    if reached is not None and copied.position is not None and offset >= copied.position:
+        return reached
     return translated_offset(copied, offset)

@@ -1,6 +1,6 @@
 """Eviction of a live worker that does not release a partition: its session counts as dead.
 
-    requested --(handover_s)--> evicted --(confirms its assignment)--> as any other worker
+    requested --(overdue)-----> evicted --(confirms its assignment)--> as any other worker
       |                            |
       +-- releases in time         +--(rebalance_s)--> lost: its other partitions move, too
 
@@ -15,46 +15,90 @@ does that. Hence the record, which outlives the leader: an evicted session is no
 its current assignment (`seen_zxid`). Until then it is absent like a worker that was lost, and keeps the
 partitions that it was not requested to release for `rebalance_s`: its copiers may well be copying.
 
-The timeout runs per partition. A worker that releases a thousand partitions one by one does not hang.
-A new session is another process, and has the whole timeout again.
+The timeout runs per partition. It begins again whenever the worker has released another one that was
+requested no later: a worker that releases a thousand partitions one by one does not hang, and what is
+requested later cannot hide one that does. After `MAX_EXTENSION` times the timeout it ends in any case. A new
+session is another process, and has the whole timeout again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import TypeVar
 
 from ureplicator_common.contents import KnownWorker
 from ureplicator_common.model import Partition, SessionId, WorkerId
 from ureplicator_controller.core.planning.steps import Evict
-from ureplicator_controller.core.state.snapshot import ReleaseRequest, Snapshot
+from ureplicator_controller.core.state.snapshot import (
+    Delays,
+    PendingRelease,
+    ReleaseRequest,
+    Snapshot,
+)
 
 T = TypeVar("T")
 
 NOT_EVICTED = SessionId(0)
 
 
-def release_requested_since(
+MAX_EXTENSION = 10
+"""A thousand partitions at 4 a second, with the default timeout."""
+
+
+def pending_releases(
     snapshot: Snapshot, waiting: Mapping[Partition, Sequence[WorkerId]], now_s: float
-) -> dict[ReleaseRequest, float]:
-    """Time since when each live worker has been requested to release each partition."""
+) -> dict[ReleaseRequest, PendingRelease]:
+    """Releases that each live worker is waited for, with the times that its eviction depends on."""
     requests = (
         (partition, worker, snapshot.sessions[worker])
         for partition, workers in waiting.items()
         for worker in workers
         if worker in snapshot.live and worker in snapshot.sessions
     )
-    return {each: snapshot.release_requested_since.get(each, now_s) for each in requests}
+    before, new = snapshot.pending_releases, PendingRelease(now_s, now_s)
+    pending = {each: before.get(each, new) for each in requests}
+    released = _earliest_released(snapshot, before.keys() - pending.keys())
+    return {
+        request: replace(each, idle_since_s=now_s)
+        if each.requested_s >= released.get(request[1], math.inf)
+        else each
+        for request, each in pending.items()
+    }
+
+
+def _earliest_released(
+    snapshot: Snapshot, ended: Iterable[ReleaseRequest]
+) -> dict[WorkerId, float]:
+    """Worker -> earliest request among those that it has just met. Others have become void."""
+    earliest: dict[WorkerId, float] = {}
+    for partition, worker, session in ended:
+        current, assignment = snapshot.current.get(worker), snapshot.assignments.get(worker)
+        if current is None or current.owner != session or partition in current.value.entries:
+            continue
+        if assignment is None or current.value.seen_zxid >= assignment.mzxid:
+            at_s = snapshot.pending_releases[partition, worker, session].requested_s
+            earliest[worker] = min(at_s, earliest.get(worker, at_s))
+    return earliest
+
+
+def overdue_at_s(pending: PendingRelease, delays: Delays) -> float:
+    """Time at which the worker is evicted for this release."""
+    return min(
+        pending.idle_since_s + delays.handover_s,
+        pending.requested_s + MAX_EXTENSION * delays.handover_s,
+    )
 
 
 def overdue_workers(
-    snapshot: Snapshot, requested: Mapping[ReleaseRequest, float], now_s: float
+    snapshot: Snapshot, pending: Mapping[ReleaseRequest, PendingRelease], now_s: float
 ) -> dict[WorkerId, Partition]:
     """Workers to evict, each with the first partition that it should have released."""
     overdue: dict[WorkerId, Partition] = {}
-    for (partition, worker, _), since_s in sorted(requested.items()):
-        if now_s - since_s >= snapshot.delays.handover_s:
+    for (partition, worker, _), each in sorted(pending.items(), key=itemgetter(0)):
+        if now_s >= overdue_at_s(each, snapshot.delays):
             overdue.setdefault(worker, partition)
     return overdue
 

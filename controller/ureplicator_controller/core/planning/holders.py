@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ureplicator_common.model import Route, SessionId, WorkerId, transactional_ids
+from ureplicator_common.model import MAX_SLOTS, Route, SessionId, WorkerId, transactional_ids
 from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.state.external_view import reported_state
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -128,8 +128,13 @@ class FenceIds:
 
 
 def max_slots_of(snapshot: Snapshot, worker: WorkerId) -> int | None:
-    """Largest number of slots that a worker ever had; None if it is unknown."""
+    """Largest number of slots that a worker ever had; None if it is unknown.
+
+    Where its record cannot be read, it is the most that any worker may have.
+    """
     known = snapshot.known.get(worker)
+    if known is None and worker in snapshot.unreadable_workers:
+        return MAX_SLOTS
     live = snapshot.live.get(worker)
     if known is None and live is None:
         return None

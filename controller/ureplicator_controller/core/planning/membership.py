@@ -10,6 +10,9 @@ worker, and each join would start a rebalance; hence `join_s`: counts are evened
 has passed since the last join. Partitions without an owner wait for neither, and a request of operators
 (to drain a worker) takes effect at once.
 
+A worker that is stopped for good says so before it ends (`LiveWorker.leaving`). That is a request of
+operators, like draining, which ends with the session.
+
 A live worker of which no copier can run (`LiveWorker.no_capacity`: its Spark cluster has no room for
 it) gives its partitions to workers that have capacity, and gets no others. When a copier runs again, it
 counts as joined, also in a process that was started since: that one does not know what it lacks before it
@@ -29,6 +32,7 @@ from dataclasses import dataclass, replace
 from ureplicator_common.contents import KnownWorker
 from ureplicator_common.model import WorkerId
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
+from ureplicator_controller.core.state.mass_loss import delay_ends_at_s, is_brake_held
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -37,8 +41,8 @@ class Membership:
     """Workers by what may happen to their partitions.
 
     `eligible` may get partitions, in order. `delayed` are absent and keep theirs until the rebalance
-    delay ends (worker -> time). `leaving` are drained (worker -> reason). `without_capacity` are live, and
-    others have capacity. A worker in none of them is lost, or has an unreadable node and is left
+    delay ends (worker -> time). `leaving` are drained, or leave (worker -> reason). `without_capacity` are
+    live, and others have capacity. A worker in none of them is lost, or has an unreadable node and is left
     unchanged.
     """
 
@@ -63,12 +67,15 @@ def track_membership(before: Snapshot, seen: Snapshot, now_s: float) -> Snapshot
     if load_review_at_s is None:
         load_review_at_s = now_s + LOAD_REVIEW_INTERVAL_S
     lacking = {worker for worker in seen.live if lacks_capacity(seen, worker)}
+    tracked = replace(seen, absent_since=absent_since)
+    is_braked = is_brake_held(tracked, now_s)
     return replace(
-        seen,
-        absent_since=absent_since,
+        tracked,
+        is_braked=is_braked,
+        brake_held_at_s=now_s if is_braked or before.is_braked else before.brake_held_at_s,
         without_capacity=frozenset(lacking | (before.without_capacity & absent_since.keys())),
         present_since=_present_since(before, seen, absent_since, now_s),
-        release_requested_since=before.release_requested_since,
+        pending_releases=before.pending_releases,
         load_review_at_s=load_review_at_s,
     )
 
@@ -100,6 +107,12 @@ def lacks_capacity(snapshot: Snapshot, worker: WorkerId) -> bool:
     return live is not None and live.value.no_capacity != ""
 
 
+def announces_leaving(snapshot: Snapshot, worker: WorkerId) -> bool:
+    """True if a live worker is stopped for good and waits for others to take its partitions."""
+    live = snapshot.live.get(worker)
+    return live is not None and worker in snapshot.sessions and live.value.leaving
+
+
 def membership(snapshot: Snapshot, now_s: float) -> Membership:
     """Classify the workers of a snapshot."""
     eligible: list[WorkerId] = []
@@ -108,13 +121,15 @@ def membership(snapshot: Snapshot, now_s: float) -> Membership:
     for worker in sorted({*snapshot.known, *snapshot.sessions, *snapshot.absent_since}):
         if worker in snapshot.unreadable_workers:
             continue
-        delay_ends_at_s = snapshot.absent_since.get(worker, now_s) + snapshot.delays.rebalance_s
-        if is_leaving(known_worker(snapshot, worker)):
+        ends_at_s = delay_ends_at_s(snapshot, worker, now_s)
+        if known_worker(snapshot, worker).is_drained:
             leaving[worker] = f"worker {worker} drained"
+        elif announces_leaving(snapshot, worker):
+            leaving[worker] = f"worker {worker} leaves"
         elif worker in snapshot.sessions:
             eligible.append(worker)
-        elif worker in snapshot.absent_since and now_s < delay_ends_at_s:
-            delayed[worker] = delay_ends_at_s
+        elif worker in snapshot.absent_since and now_s < ends_at_s:
+            delayed[worker] = ends_at_s
     capable = [worker for worker in eligible if not lacks_capacity(snapshot, worker)]
     if not any(_has_settled(worker, snapshot, now_s) for worker in capable):
         capable = eligible
@@ -142,11 +157,6 @@ def known_worker(snapshot: Snapshot, worker: WorkerId) -> KnownWorker:
     """Record of a worker; an empty one if it has none yet."""
     stored = snapshot.known.get(worker)
     return stored.value if stored else KnownWorker(max_slots=0)
-
-
-def is_leaving(known: KnownWorker) -> bool:
-    """True if operators want the worker without partitions."""
-    return known.blacklisted or known.draining
 
 
 def _has_settled(worker: WorkerId, snapshot: Snapshot, now_s: float) -> bool:

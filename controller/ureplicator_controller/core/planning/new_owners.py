@@ -34,6 +34,7 @@ from ureplicator_controller.core.state.exclusions import (
     ROUTE_RESUMED,
     STOPPED,
     exclusion_reason,
+    is_configured,
 )
 from ureplicator_controller.core.state.loads import Rates, settled_rates
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -101,6 +102,7 @@ class _OwnerSelection:
         excluded = exclusion_reason(
             view.intent,
             view.partition.number,
+            is_route_configured=is_configured(self._snapshot, view.key.route),
             is_route_paused=self._is_route_paused(view),
             is_blacklisted=view.key in self._snapshot.blacklist,
         )

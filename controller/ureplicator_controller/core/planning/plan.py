@@ -14,6 +14,7 @@ Contents of a plan, each decided in a module of its own:
     eviction        live workers that do not release a partition in time
     core.limits     shares of byte limits
     switches        what operators may switch off, and rebalances that they request
+    state.mass_loss the brake: nothing moves while too many workers are lost
 
 A live worker that never releases a partition would block it (`Plan.waiting`). It is evicted, and the
 rest of the plan is made as if it were gone already.
@@ -28,14 +29,17 @@ from dataclasses import dataclass, field, replace
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_controller.core.limits.shares import next_division_s, share_steps
 from ureplicator_controller.core.planning.bookkeeping import (
+    forget_workers,
     mark_committed_positions,
+    next_forgotten_s,
     register_workers,
 )
 from ureplicator_controller.core.planning.eviction import (
     after_eviction,
     eviction_steps,
+    overdue_at_s,
     overdue_workers,
-    release_requested_since,
+    pending_releases,
 )
 from ureplicator_controller.core.planning.handover import Handover
 from ureplicator_controller.core.planning.load_review import LoadReview, review_loads
@@ -45,11 +49,13 @@ from ureplicator_controller.core.planning.partitions import partition_views
 from ureplicator_controller.core.planning.retirement import topic_steps
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.planning.switches import (
+    forget_confirmed,
     is_rebalance_due,
     mark_rebalance_done,
     without_delays,
 )
-from ureplicator_controller.core.state.snapshot import ReleaseRequest, Snapshot
+from ureplicator_controller.core.state.mass_loss import braked
+from ureplicator_controller.core.state.snapshot import PendingRelease, ReleaseRequest, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Plan:
 
     `wake_at_s`: end of the next pending delay; None if there is no delay. `reasons`: for the log.
     `waiting`: partitions that cannot be assigned because of these workers: they are alive and still
-    hold the partition, or their transactional ids are unknown. `release_requested_since`: since when
+    hold the partition, or their transactional ids are unknown. `pending_releases`: since when
     the live ones are waited for; the leader passes it to the next plan with the snapshot.
     """
 
@@ -66,7 +72,7 @@ class Plan:
     wake_at_s: float | None
     reasons: tuple[str, ...]
     waiting: Mapping[Partition, tuple[WorkerId, ...]] = field(default_factory=dict)
-    release_requested_since: Mapping[ReleaseRequest, float] = field(default_factory=dict)
+    pending_releases: Mapping[ReleaseRequest, PendingRelease] = field(default_factory=dict)
     load_review_at_s: float | None = None
 
 
@@ -90,7 +96,7 @@ def _plan_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
 def _plan_with_evictions(snapshot: Snapshot, now_s: float) -> Plan:
     """Plan; if that shows overdue workers, evict them and plan again as if they were gone."""
     decided = _plan_once(snapshot, now_s)
-    overdue = overdue_workers(snapshot, decided.release_requested_since, now_s)
+    overdue = overdue_workers(snapshot, decided.pending_releases, now_s)
     if not overdue:
         return decided
     after = _plan_once(after_eviction(snapshot, overdue, now_s), now_s)
@@ -104,7 +110,8 @@ def _plan_with_evictions(snapshot: Snapshot, now_s: float) -> Plan:
     )
 
 
-def _plan_once(snapshot: Snapshot, now_s: float) -> Plan:
+def _plan_once(seen: Snapshot, now_s: float) -> Plan:
+    snapshot = braked(seen, now_s)
     workers = membership(snapshot, now_s)
     review = review_loads(snapshot, workers.eligible, now_s)
     by_topic = partition_views(snapshot)
@@ -117,19 +124,21 @@ def _plan_once(snapshot: Snapshot, now_s: float) -> Plan:
     for view in views:
         handover.decide(view)
     steps = (
+        *forget_confirmed(seen),
         *register_workers(snapshot, reasons),
         *mark_committed_positions(snapshot, views, reasons),
         *share_steps(snapshot, reasons),
         *topic_steps(snapshot, by_topic, handover=handover, reasons=reasons),
         *handover.assignment_steps(),
+        *forget_workers(snapshot, now_s, reasons),
     )
-    requested = release_requested_since(snapshot, handover.waiting, now_s)
+    pending = pending_releases(snapshot, handover.waiting, now_s)
     return Plan(
         steps=steps,
-        wake_at_s=_wake_at_s(snapshot, delay_ends_at_s, requested, review, now_s),
+        wake_at_s=_wake_at_s(snapshot, delay_ends_at_s, pending, review, now_s),
         reasons=tuple(f"{why} ({n})" if n > 1 else why for why, n in sorted(reasons.items())),
         waiting=handover.waiting,
-        release_requested_since=requested,
+        pending_releases=pending,
         load_review_at_s=review.next_at_s,
     )
 
@@ -137,16 +146,16 @@ def _plan_once(snapshot: Snapshot, now_s: float) -> Plan:
 def _wake_at_s(
     snapshot: Snapshot,
     delay_ends_at_s: float | None,
-    requested: Mapping[ReleaseRequest, float],
+    pending: Mapping[ReleaseRequest, PendingRelease],
     review: LoadReview,
     now_s: float,
 ) -> float | None:
     """Earliest time at which a plan of the same snapshot would differ."""
-    first_requested_s = min(requested.values(), default=None)
     times = (
         delay_ends_at_s,
-        None if first_requested_s is None else first_requested_s + snapshot.delays.handover_s,
+        min((overdue_at_s(each, snapshot.delays) for each in pending.values()), default=None),
         review.next_at_s,
         next_division_s(snapshot, now_s),
+        next_forgotten_s(snapshot, now_s),
     )
     return min((at_s for at_s in times if at_s is not None), default=None)

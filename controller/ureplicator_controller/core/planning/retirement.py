@@ -2,7 +2,8 @@
 
 A deleted topic is revoked from all workers and retired when no live worker holds it. Holders that
 never confirmed (dead, or frozen) outlive it in the ideal node (see `Retire`): otherwise a topic
-whitelisted again under the same name would be copied beside a frozen process that may resume.
+whitelisted again under the same name would be copied beside a frozen process that may resume. The leader
+fences and removes those that are gone (`core.positions.remains`).
 """
 
 from __future__ import annotations

@@ -58,6 +58,21 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetWorker:
+    """Remove all nodes of a worker that is gone, each at its version (None: there is none).
+
+    The registration is among them: a process of that id that registers meanwhile changes it, so the whole
+    step is refused.
+    """
+
+    worker: WorkerId
+    known_version: int | None
+    registered_version: int | None
+    assignment_version: int | None
+    shares_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class MarkPositions:
     """Record which partitions have a committed position: if one is missing later, it is lost."""
 
@@ -112,8 +127,9 @@ class Retire:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkRebalanced:
-    """Record that a requested rebalance is done: all steps before this one are."""
+class WriteSwitches:
+    """Record that a requested rebalance is done, since all steps before this one are, or that a confirmed
+    loss is over."""
 
     switches: Switches
     version: int
@@ -122,12 +138,13 @@ class MarkRebalanced:
 Step = (
     RegisterWorker
     | Evict
+    | ForgetWorker
     | MarkPositions
     | WriteIdeal
     | WriteAssignment
     | WriteShares
     | Retire
-    | MarkRebalanced
+    | WriteSwitches
 )
 
 
@@ -143,6 +160,14 @@ def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
                     paths.worker_known(worker), encode_known_worker(known), known_version
                 ),
             )
+        case ForgetWorker(worker, known, registered, assignment, shares):
+            versions = {
+                paths.worker_known(worker): known,
+                paths.worker_registration(worker): registered,
+                paths.assignment(worker): assignment,
+                paths.slot_shares(worker): shares,
+            }
+            return tuple(Delete(path, at) for path, at in versions.items() if at is not None)
         case MarkPositions(key, intent, version):
             return (create_or_set(paths.topic(key), encode_intent(intent), version),)
         case WriteIdeal(key, ideal, version):
@@ -153,7 +178,7 @@ def operations(step: Step, paths: Paths) -> tuple[Operation, ...]:
             )
         case WriteShares(worker, shares, version):
             return (create_or_set(paths.slot_shares(worker), encode_shares(shares), version),)
-        case MarkRebalanced(switches, version):
+        case WriteSwitches(switches, version):
             return (create_or_set(paths.settings, encode_switches(switches), version),)
         case Retire():
             return _retire(step, paths)

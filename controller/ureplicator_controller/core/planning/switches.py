@@ -15,6 +15,9 @@ A *rebalance* is requested by writing a request id. It is due until the leader h
 done, so neither a lost response nor a failover loses or repeats it. It is an explicit request: done once,
 at once, without delays, and also while the fleet is frozen.
 
+While too many workers are lost, the plan is made as if the fleet were frozen (`state.mass_loss`), also that
+of a rebalance, unless operators confirm the loss.
+
 A live worker that does not release a partition that operators moved away is evicted in any case.
 """
 
@@ -25,7 +28,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ureplicator_common.contents import Switches
-from ureplicator_controller.core.planning.steps import MarkRebalanced
+from ureplicator_controller.core.planning.steps import WriteSwitches
+from ureplicator_controller.core.state.mass_loss import lost_workers
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -50,8 +54,22 @@ def without_delays(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def mark_rebalance_done(snapshot: Snapshot) -> Iterator[MarkRebalanced]:
+def mark_rebalance_done(snapshot: Snapshot) -> Iterator[WriteSwitches]:
     """Step that ends a rebalance; none for a dry run, which has no stored request."""
     if snapshot.switches_version is not None:
         done = replace(snapshot.switches, rebalance_done=snapshot.switches.rebalance_requested)
-        yield MarkRebalanced(done, snapshot.switches_version)
+        yield WriteSwitches(done, snapshot.switches_version)
+
+
+def forget_confirmed(snapshot: Snapshot) -> Iterator[WriteSwitches]:
+    """Step that ends the confirmed loss of workers that are back, or own nothing more.
+
+    A rebalance that is due writes the same node, and comes first.
+    """
+    confirmed = snapshot.switches.confirmed_lost
+    if not confirmed or snapshot.switches_version is None or is_rebalance_due(snapshot):
+        return
+    lasting = confirmed & lost_workers(snapshot)
+    if lasting != confirmed:
+        after = replace(snapshot.switches, confirmed_lost=lasting)
+        yield WriteSwitches(after, snapshot.switches_version)

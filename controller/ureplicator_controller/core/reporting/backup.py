@@ -26,7 +26,6 @@ from typing import Any
 
 from ureplicator_common.contents import IdealTopic, KnownWorker, Switches, TopicIntent
 from ureplicator_common.model import TopicKey, TopicState
-from ureplicator_controller.core.planning.membership import is_leaving
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 VERSION = 1
@@ -67,7 +66,7 @@ def backup_document(snapshot: Snapshot) -> dict[str, Any]:
         "workers": {
             str(worker): worker_entry(stored.value)
             for worker, stored in sorted(snapshot.known.items())
-            if is_leaving(stored.value)
+            if stored.value.is_drained
         },
         "blacklist": {
             route: [key.topic for key in keys] for route, keys in _by_route(snapshot.blacklist)
@@ -93,6 +92,7 @@ def topic_entry(intent: TopicIntent, topic: str) -> dict[str, Any]:
         "whole": intent.whole,
         "sourceTopicId": intent.source_topic_id,
         "targetTopicId": intent.target_topic_id,
+        "targetCreated": intent.target_created,
         "restarted": intent.restarted,
         "stopped": intent.stopped,
     }
@@ -143,6 +143,7 @@ def _as_new(current: TopicIntent, wanted: TopicIntent) -> TopicIntent:
         lane=current.lane,
         source_topic_id=wanted.source_topic_id or current.source_topic_id,
         target_topic_id=wanted.target_topic_id or current.target_topic_id,
+        target_created=wanted.target_created or current.target_created,
         forget_positions=current.forget_positions,
         positions=current.positions,
         request_id=current.request_id,

@@ -23,17 +23,19 @@ from ureplicator_common.contents import CHANGED, PastEvent, PositionChange, Swit
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, WorkerId
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
 from ureplicator_controller.core.planning.membership import (
-    is_leaving,
+    announces_leaving,
     known_worker,
     lacks_capacity,
 )
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.audit_events import audit_events
+from ureplicator_controller.core.reporting.authorship import cause
 from ureplicator_controller.core.reporting.gap_events import gap_events
 from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
 from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED, ROUTE_RESUMED
 from ureplicator_controller.core.state.external_view import ideal_entry, is_active
+from ureplicator_controller.core.state.mass_loss import lost_workers, mass_loss
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -52,13 +54,14 @@ def fleet_events(
         ]
     )
     moves = _move_events(now, steps)
+    changes += _brake_events(before, now)
     gaps = gap_events(before, now, changes)
     return [*changes, *gaps, *_eviction_events(now, steps), *moves]
 
 
 def log_line(event: PastEvent) -> str:
     """Log line of an event, with its id, so that one search finds it in the logs of all processes."""
-    by = f" (request {event.request})" if event.request else ""
+    by = cause(event.request)
     if event.kind is EventKind.GAP:
         offsets = f"{event.first_offset} -> {event.next_offset}"
         return f"gap {event.id}: went on at another offset, {offsets}: {event.reason}"
@@ -101,8 +104,10 @@ def _worker_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
             yield _event(now, EventKind.WORKER, change, worker=worker)
         if worker in before.sessions and worker in now.sessions:
             yield from _capacity_events(before, now, worker)
-        if is_leaving(known) != is_leaving(known_worker(before, worker)):
-            change = "drained: gets no partitions" if is_leaving(known) else "eligible again"
+        if announces_leaving(now, worker) and not announces_leaving(before, worker):
+            yield _event(now, EventKind.WORKER, "leaves: its partitions move", worker=worker)
+        if known.is_drained != known_worker(before, worker).is_drained:
+            change = "drained: gets no partitions" if known.is_drained else "eligible again"
             yield _event(now, EventKind.WORKER, change, worker=worker, request=known.request_id)
 
 
@@ -147,6 +152,18 @@ def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
             yield f"byte limit of {limited.kind} {limited.name} {limit}"
     if before.rebalance_requested != now.rebalance_requested:
         yield "rebalance requested"
+
+
+def _brake_events(before: Snapshot | None, now: Snapshot) -> Iterator[PastEvent]:
+    """Start and end of the brake on mass loss."""
+    if now.is_braked and not (before is not None and before.is_braked):
+        yield _event(now, EventKind.SWITCH, f"brake held: {mass_loss(now)}")
+    if before is not None and before.is_braked and not now.is_braked:
+        lost = lost_workers(now)
+        is_confirmed = bool(lost & now.switches.confirmed_lost)
+        why = "operators confirmed the loss" if is_confirmed else "enough workers are back"
+        request = now.switches.request_id if is_confirmed else ""
+        yield _event(now, EventKind.SWITCH, f"brake released: {why}", request=request)
 
 
 def _position_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
@@ -221,6 +238,6 @@ def _request_of(now: Snapshot, moved: OwnerChange) -> str:
         intent = now.topics.get(moved.partition.key)
         return intent.value.request_id if intent else ""
     source = known_worker(now, moved.source)
-    if is_leaving(source):
+    if source.is_drained:
         return source.request_id
     return now.switches.rebalance_requested if is_rebalance_due(now) else ""

@@ -2,12 +2,14 @@
 
 The plan takes such a partition from its owner and gives the reason. REST shows the same reasons, so
 that an intended stop can be distinguished from a failure. Where several reasons apply, the first counts:
-topic deleted, stopped, paused, route paused, blacklisted, position requested.
+topic deleted, stopped, route not configured, paused, route paused, blacklisted, position requested.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Partition, Route, TopicKey, TopicState
@@ -20,6 +22,8 @@ ROUTE_RESUMED = "route resumed"
 BLACKLISTED = "blacklisted"
 DELETING = "topic deleted"
 STOPPED = "stopped: "
+ROUTE_UNCONFIGURED = "stopped: route is not configured"
+"""By the leader, see `core.routes`."""
 POSITION_REQUESTED = "position requested"
 """Until the leader has set or deleted its position (`core.positions.changes`)."""
 
@@ -41,6 +45,7 @@ def exclusion_reason(
     intent: TopicIntent | None,
     number: int,
     *,
+    is_route_configured: bool = True,
     is_route_paused: bool = False,
     is_blacklisted: bool = False,
 ) -> str:
@@ -49,6 +54,8 @@ def exclusion_reason(
         return DELETING
     if intent.stopped:
         return f"{STOPPED}{intent.stopped}"
+    if not is_route_configured:
+        return ROUTE_UNCONFIGURED
     if intent.state is TopicState.PAUSED:
         return PAUSED
     if is_route_paused:
@@ -62,12 +69,24 @@ def partition_exclusion(snapshot: Snapshot, partition: Partition) -> str:
     """Reason why a partition of the fleet is excluded; "" if it is not."""
     stored = snapshot.topics.get(partition.key)
     intent = stored.value if stored else None
-    return exclusion_reason(
+    return _reasons(snapshot, partition.key, intent)(partition.number)
+
+
+def _reasons(snapshot: Snapshot, key: TopicKey, intent: TopicIntent | None) -> Callable[[int], str]:
+    """`exclusion_reason` by the number of a partition: what holds for the whole topic is looked up once."""
+    return partial(
+        exclusion_reason,
         intent,
-        partition.number,
-        is_route_paused=partition.route in snapshot.switches.paused_routes,
-        is_blacklisted=partition.key in snapshot.blacklist,
+        is_route_configured=is_configured(snapshot, key.route),
+        is_route_paused=key.route in snapshot.switches.paused_routes,
+        is_blacklisted=key in snapshot.blacklist,
     )
+
+
+def is_configured(snapshot: Snapshot, route: Route) -> bool:
+    """False if the leader has withdrawn the route."""
+    stored = snapshot.routes.get(route)
+    return stored is None or stored.value.configured
 
 
 def exclusion_kind(reason: str) -> str:
@@ -81,12 +100,7 @@ def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
     if intent.state is TopicState.DELETING:
         return intent.state.value
     all_partitions = replace(intent, blacklisted=frozenset(), positions={})
-    reason = exclusion_reason(
-        all_partitions,
-        0,
-        is_route_paused=key.route in snapshot.switches.paused_routes,
-        is_blacklisted=key in snapshot.blacklist,
-    )
+    reason = _reasons(snapshot, key, all_partitions)(0)
     return exclusion_kind(reason) or intent.state.value
 
 
@@ -97,13 +111,10 @@ def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[
         intent = snapshot.topics[key].value
         if intent.state is TopicState.DELETING or route not in (None, key.route):
             continue
-        is_route_paused = key.route in snapshot.switches.paused_routes
-        is_blacklisted = key in snapshot.blacklist
+        reason_of = _reasons(snapshot, key, intent)
         numbers: dict[str, list[int]] = {}
         for number in range(intent.partitions):
-            reason = exclusion_reason(
-                intent, number, is_route_paused=is_route_paused, is_blacklisted=is_blacklisted
-            )
+            reason = reason_of(number)
             if reason:
                 numbers.setdefault(reason, []).append(number)
         found += [

@@ -32,10 +32,12 @@ from ureplicator_common.audits import (
     RunningAudit,
     TopicAudit,
 )
+from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.contents import (
     Assignment,
     CurrentState,
     IdealTopic,
+    IsolatedSubject,
     KnownWorker,
     LiveWorker,
     PastEvent,
@@ -60,9 +62,11 @@ from ureplicator_common.znodes import (
     decode_history,
     decode_ideal,
     decode_intent,
+    decode_isolated,
     decode_known_worker,
     decode_live_worker,
     decode_memory,
+    decode_registration,
     decode_route,
     decode_shares,
     decode_switches,
@@ -74,6 +78,14 @@ K = TypeVar("K")
 
 ReleaseRequest = tuple[Partition, WorkerId, SessionId]
 """A partition that a worker, in that session, was requested to release."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRelease:
+    """Since when a release is requested, and since when the worker has released nothing (monotonic)."""
+
+    requested_s: float
+    idle_since_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +121,20 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class BalanceLimits:
-    """Limits of load balancing: it starts above `ratio` times the average load, `moves` moves at a time."""
+    """Limits of moves: load balancing starts above `ratio` times the average load, `moves` moves at a time;
+    nothing moves while more than `max_lost_share` of the workers are lost (`state.mass_loss`)."""
 
     ratio: float = 1.2
     moves: int = 10
+    max_lost_share: float = 0.5
+
+    @classmethod
+    def of(cls, settings: ControllerSettings) -> BalanceLimits:
+        return cls(
+            ratio=settings.balance_ratio,
+            moves=settings.balance_moves,
+            max_lost_share=settings.max_lost_share,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +155,10 @@ class Snapshot:
     `sessions`: live workers, including those with an unreadable node, without those that were
     evicted and have not confirmed their assignment since (`planning.eviction`).
 
-    `absent_since`, `present_since`, `release_requested_since` and `load_review_at_s` (time of the
+    `absent_since`, `present_since`, `pending_releases` and `load_review_at_s` (time of the
     next load review) are in the observer's monotonic seconds. `without_capacity`: workers that lack
-    capacity, or did when they left. Only the leader has them.
+    capacity, or did when they left. `is_braked`, `brake_held_at_s`: whether the brake on mass loss is
+    held, and when it was last. Only the leader has them.
     """
 
     fleet: str
@@ -148,6 +171,7 @@ class Snapshot:
     current: Mapping[WorkerId, Stored[CurrentState]] = field(default_factory=dict)
     live: Mapping[WorkerId, Stored[LiveWorker]] = field(default_factory=dict)
     known: Mapping[WorkerId, Stored[KnownWorker]] = field(default_factory=dict)
+    registered: Mapping[WorkerId, Stored[SessionId]] = field(default_factory=dict)
     routes: Mapping[Route, Stored[RouteSettings]] = field(default_factory=dict)
     blacklist: frozenset[TopicKey] = frozenset()
     memory: Mapping[Route, Stored[RouteMemory]] = field(default_factory=dict)
@@ -158,13 +182,16 @@ class Snapshot:
     absent_since: Mapping[WorkerId, float] = field(default_factory=dict)
     present_since: Mapping[WorkerId, float] = field(default_factory=dict)
     without_capacity: frozenset[WorkerId] = frozenset()
-    release_requested_since: Mapping[ReleaseRequest, float] = field(default_factory=dict)
+    pending_releases: Mapping[ReleaseRequest, PendingRelease] = field(default_factory=dict)
     load_review_at_s: float | None = None
+    is_braked: bool = False
+    brake_held_at_s: float | None = None
     loads: Mapping[WorkerId, WorkerLoads] = field(default_factory=dict)
     switches: Switches = field(default_factory=Switches)
     switches_version: int | None = None
     are_switches_readable: bool = True
     history: Mapping[int, Stored[tuple[PastEvent, ...]]] = field(default_factory=dict)
+    isolated: tuple[IsolatedSubject, ...] = ()
     audits: Audits = field(default_factory=Audits)
     delays: Delays = Delays()
     limits: BalanceLimits = BalanceLimits()
@@ -215,11 +242,13 @@ def parse(
     current, bad_current = decoder.read(paths.current, 1, WorkerId, decode_current)
     live, bad_live = decoder.read(paths.workers_live, 1, WorkerId, decode_live_worker)
     known, bad_known = decoder.read(paths.workers_known, 1, WorkerId, decode_known_worker)
+    registered, _ = decoder.read(paths.workers_registered, 1, WorkerId, decode_registration)
     routes, _ = decoder.read(paths.routes, 1, Route.parse, decode_route)
     blacklist, bad_blacklist = decoder.read(paths.blacklist, 2, _topic_key, decode_blacklisted)
     memory, _ = decoder.read(paths.memory, 1, Route.parse, decode_memory)
     history, bad_history = decoder.read(paths.history, 1, int, decode_history)
     switches = decoder.read_one(paths.settings, decode_switches)
+    isolated = decoder.read_one(paths.isolated, decode_isolated)
     audits = _audits(decoder, paths)
     decoder.cache.end_cycle()
     history |= {number: _replaced(nodes[paths.history_block(number)], ()) for number in bad_history}
@@ -241,6 +270,7 @@ def parse(
         current=current,
         live=live,
         known=known,
+        registered=registered,
         routes=routes,
         blacklist=frozenset(blacklist) | frozenset(bad_blacklist),
         memory=memory,
@@ -255,6 +285,7 @@ def parse(
         switches_version=switches.version if switches else None,
         are_switches_readable=switches is not None or paths.settings not in nodes,
         history=history,
+        isolated=isolated.value if isolated else (),
         audits=audits,
     )
 

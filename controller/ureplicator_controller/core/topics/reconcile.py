@@ -7,6 +7,7 @@
 | an intent without the ids of its topics              | ids recorded                                   |
 | the topic is gone, or has another id (either side)   | stopped: all partitions are released           |
 | the same topic as before                             | resumed                                        |
+| the source topic is gone for the grace of the route  | target topic deleted, if the route created it  |
 | a stopped topic was recreated, and `on_gap` allows it| new id recorded, resumed                       |
 
 **Confirmed twice.** One broker may lag behind the others. That a topic is gone, has another id, or is
@@ -38,6 +39,7 @@ from ureplicator_controller.core.topics.auto_whitelist import (
 from ureplicator_controller.core.topics.baseline import next_baseline, stored_baseline
 from ureplicator_controller.core.topics.loops import copies_by_target
 from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.core.topics.source_deletion import Outlooks, is_source_gone
 from ureplicator_controller.core.topics.topic_ids import (
     TopicInfos,
     adopt_topics,
@@ -46,6 +48,7 @@ from ureplicator_controller.core.topics.topic_ids import (
     with_topic_ids,
 )
 
+_DUE = "target topic is due to be deleted"
 CONFIRM_S = 2.0
 """Brokers learn of a change within milliseconds. Twice this and an observation stay below 10 s."""
 
@@ -57,7 +60,8 @@ Unconfirmed = Mapping[TopicKey, tuple[str, float]]
 class IntentChange:
     """An intent to write, after its target topic has `target_partitions` (0: not changed).
 
-    `version`: version of the intent that this was decided on; None: create it.
+    `version`: version of the intent that this was decided on; None: create it. `deleted_id`: id of the target
+    topic, which is deleted before.
     """
 
     key: TopicKey
@@ -67,6 +71,7 @@ class IntentChange:
     reason: str
     target_partitions: int = 0
     source_partitions: int = 0
+    deleted_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +94,15 @@ def reconcile_topics(
     clusters: Mapping[str, TopicInfos | None],
     unconfirmed: Unconfirmed,
     now_s: float,
+    *,
+    wall_ms: int,
 ) -> TopicDecision:
-    """Decide the changes of all routes. `clusters`: name -> topics, None: it did not respond.
+    """Decide the changes of all routes. `clusters`: name -> topics, None: it did not respond. `now_s`,
+    `wall_ms`: the same moment by the monotonic and by the wall clock.
 
     If a topic of an intent or a baseline is missing there, the cluster itself reported it missing.
     """
-    return _Reconciler(rules, snapshot, clusters, unconfirmed, now_s).run()
+    return _Reconciler(rules, snapshot, clusters, unconfirmed, now_s, wall_ms).run()
 
 
 def expected_topics(rules: TopicRules, snapshot: Snapshot) -> tuple[set[str], set[str]]:
@@ -124,12 +132,14 @@ class _Reconciler:
         clusters: Mapping[str, TopicInfos | None],
         unconfirmed: Unconfirmed,
         now_s: float,
+        wall_ms: int,
     ) -> None:
         self._rules = rules
         self._snapshot = snapshot
         self._clusters = clusters
         self._unconfirmed_before = unconfirmed
         self._now_s = now_s
+        self._wall_ms = wall_ms
         self._unconfirmed: dict[TopicKey, tuple[str, float]] = {}
         self._refused: dict[TopicKey, str] = {}
 
@@ -158,21 +168,50 @@ class _Reconciler:
     def _whitelisted_changes(self, rules: TopicRules) -> Iterator[IntentChange]:
         source = self._clusters.get(rules.route.source)
         target = self._clusters.get(rules.route.target)
+        outlooks = Outlooks(rules.source_deletion, self._snapshot, rules.route)
         for key, stored in sorted(self._snapshot.topics.items()):
             intent = stored.value
             if key.route != rules.route or intent.state is TopicState.DELETING:
                 continue
             reason = stop_reason(key, intent, source, target)
+            gone_ms = self._gone_ms(key, intent, source)
             if reason is None:
                 if key in self._unconfirmed_before:
                     self._unconfirmed[key] = self._unconfirmed_before[key]
             elif reason != intent.stopped:
                 if self._is_confirmed(key, reason):
-                    yield _stop_or_resume(key, stored.version, intent, reason)
+                    yield _stop_or_resume(key, stored.version, intent, reason, gone_ms)
+            elif gone_ms:
+                yield from self._source_gone(key, stored.version, intent, gone_ms, outlooks)
             elif intent.stopped:
                 yield from self._adopt_recreated(rules, key, stored.version, intent, source)
             else:
                 yield from self._expand(rules, key, stored.version, intent, source, target)
+
+    def _gone_ms(self, key: TopicKey, intent: TopicIntent, source: TopicInfos | None) -> int:
+        """Since when the source topic is gone; 0: it is not."""
+        is_gone = is_source_gone(key, intent, source)
+        return (intent.source_gone_ms or self._wall_ms) if is_gone else 0
+
+    def _source_gone(
+        self, key: TopicKey, version: int, intent: TopicIntent, gone_ms: int, outlooks: Outlooks
+    ) -> Iterator[IntentChange]:
+        """Mark the time, and delete the target topic when it is due."""
+        if not intent.source_gone_ms:
+            yield _stop_or_resume(key, version, intent, intent.stopped, gone_ms)
+            return
+        found = outlooks.of(intent)
+        is_due = found is not None and found.is_due(self._wall_ms)
+        if is_due and self._is_confirmed(key, _DUE) and key not in self._held_topics:
+            retired = replace(intent, state=TopicState.DELETING, forget_positions=True)
+            yield IntentChange(
+                key,
+                retired,
+                version,
+                "deleted",
+                f"deleted at the source; target topic {intent.target_topic or key.topic} is deleted",
+                deleted_id=intent.target_topic_id,
+            )
 
     def _is_confirmed(self, key: TopicKey, reason: str) -> bool:
         """True if the reason has been observed for CONFIRM_S; keep it as unconfirmed."""
@@ -263,8 +302,10 @@ class _Reconciler:
                     yield _whitelist(new)
 
 
-def _stop_or_resume(key: TopicKey, version: int, intent: TopicIntent, reason: str) -> IntentChange:
-    changed = replace(intent, stopped=reason)
+def _stop_or_resume(
+    key: TopicKey, version: int, intent: TopicIntent, reason: str, gone_ms: int
+) -> IntentChange:
+    changed = replace(intent, stopped=reason, source_gone_ms=gone_ms)
     if reason:
         return IntentChange(key, changed, version, "stopped", reason)
     return IntentChange(key, changed, version, "resumed", "both topics are the same as before")

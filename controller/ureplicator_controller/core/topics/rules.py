@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.heartbeats import heartbeat_topic, is_heartbeat_topic
-from ureplicator_common.model import GapPolicy, Route, RouteSettings
+from ureplicator_common.model import DeletionPolicy, GapPolicy, Route, RouteSettings
 from ureplicator_common.offset_map.topic import is_map_topic
+from ureplicator_controller.core.topics.source_deletion import KEEP, SourceDeletion
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class TopicRules:
     auto: AutoWhitelist | None = None
     auto_expand: bool = True
     heartbeat_topic: str = ""
+    source_deletion: SourceDeletion = KEEP
 
     @property
     def adopts_recreated_topics(self) -> bool:
@@ -63,4 +65,12 @@ class TopicRules:
             heartbeat_topic=heartbeat_topic(fleet=fleet, route=config.route)
             if config.heartbeats.enabled
             else "",
+            source_deletion=source_deletion(config),
         )
+
+
+def source_deletion(config: RouteConfig) -> SourceDeletion:
+    """Policy of a route as it is configured."""
+    if config.on_source_deletion is DeletionPolicy.KEEP:
+        return KEEP
+    return SourceDeletion(config.source_deletion_grace_s)

@@ -76,6 +76,8 @@ def adopt_topics(intent: TopicIntent, source: TopicInfo, target_id: str) -> Topi
         positions={},
         source_topic_id=source.topic_id,
         target_topic_id=target_id,
+        target_created=intent.target_created and target_id == intent.target_topic_id,
         restarted=True,
         stopped="",
+        source_gone_ms=0,
     )

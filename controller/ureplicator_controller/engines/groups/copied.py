@@ -68,11 +68,16 @@ class KafkaCopiedReader:
         there = by_topic(target for _, target in at.values())
         positions = self._positions.read(self._group, there)
         extents = self._logs.extents(there)
-        self._maps.update()
+        partitions = {key: Partition(self._route, *key) for key in at}
+        self._maps.update(
+            {
+                partitions[key]: positions[target]
+                for key, (_, target) in at.items()
+                if target in positions
+            }
+        )
         return {
-            key: self._copied(
-                Partition(self._route, *key), topic, positions.get(target), extents.get(target)
-            )
+            key: self._copied(partitions[key], topic, positions.get(target), extents.get(target))
             for key, (topic, target) in at.items()
         }
 

@@ -14,21 +14,25 @@ from ureplicator_controller.engines.groups.copied import CopiedReader
 from ureplicator_controller.engines.groups.survey import RouteClusters
 
 
-def reversed_clusters(clusters: RouteClusters, *, source_logs: LogReader) -> RouteClusters:
-    """Both ends of the route changed over: a survey of them decides about the way back."""
+def reversed_clusters(
+    clusters: RouteClusters, *, source_logs: LogReader, exactly_once: bool
+) -> RouteClusters:
+    """Both ends of the route changed over: a survey of them decides about the way back. `exactly_once`: its
+    delivery."""
     return RouteClusters(
         source=clusters.target,
         target=clusters.source,
-        copied=WayBackReader(clusters.copied, source_logs=source_logs),
+        copied=WayBackReader(clusters.copied, source_logs=source_logs, exactly_once=exactly_once),
     )
 
 
 class WayBackReader:
     """`CopiedReader` by partitions of the target; topics are the reversed ones. Belongs to one thread."""
 
-    def __init__(self, copied: CopiedReader, *, source_logs: LogReader) -> None:
+    def __init__(self, copied: CopiedReader, *, source_logs: LogReader, exactly_once: bool) -> None:
         self._copied = copied
         self._source_logs = source_logs
+        self._exactly_once = exactly_once
 
     def read(
         self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
@@ -40,7 +44,7 @@ class WayBackReader:
         found = self._copied.read(reversed_topics(topics), [*at.values()])
         extents = self._source_logs.extents(by_topic(at.values()))
         return {
-            key: _reversed(found[partition], partition, extents.get(partition))
+            key: self._reversed(found[partition], partition, extents.get(partition))
             for key, partition in at.items()
         }
 
@@ -48,10 +52,11 @@ class WayBackReader:
         self._copied.close()
         self._source_logs.close()
 
-
-def _reversed(
-    copied: CopiedPartition, partition: TopicPartition, extent: object
-) -> CopiedPartition:
-    log = extent if isinstance(extent, Extent) else None
-    reason = "" if log else str(extent or "the source's log is not known")
-    return reversed_partition(copied, partition, log, reason=reason)
+    def _reversed(
+        self, copied: CopiedPartition, partition: TopicPartition, extent: object
+    ) -> CopiedPartition:
+        log = extent if isinstance(extent, Extent) else None
+        reason = "" if log else str(extent or "the source's log is not known")
+        return reversed_partition(
+            copied, partition, log, exactly_once=self._exactly_once, reason=reason
+        )

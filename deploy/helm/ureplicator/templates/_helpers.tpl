@@ -224,3 +224,14 @@ annotations:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
+
+{{- /* Number of the first pod whose stop is taken for scaling down; empty: of none. */ -}}
+{{- define "ureplicator.leaveFrom" -}}
+{{- if hasKey .spec "leaveFrom" -}}
+{{- int .spec.leaveFrom -}}
+{{- else if .root.Values.keda.enabled -}}
+{{- int .root.Values.keda.minReplicas -}}
+{{- else if .root.Values.hpa.enabled -}}
+{{- int .root.Values.hpa.minReplicas -}}
+{{- end -}}
+{{- end }}

@@ -109,12 +109,13 @@ class ControlFleet:
         self.topic(name, intent.partitions, state=TopicState.DELETING)
 
     def tag(self, id: str, **tags: bool) -> None:
-        """Blacklist or drain a worker, or take it back."""
+        """Blacklist, drain or forget a worker, or take it back."""
         known = self.snapshot().known[WorkerId(id)].value
         changed = replace(
             known,
             blacklisted=tags.get("blacklisted", False),
             draining=tags.get("draining", False),
+            forgotten=tags.get("forgotten", False),
         )
         path = self.paths.worker_known(WorkerId(id))
         self.store.apply(self._session, [Set(path, encode_known_worker(changed), -1)])
@@ -185,9 +186,9 @@ class ControlFleet:
         """One cycle; with `die_after` the leader dies after that many steps, and another is elected."""
         seen = self.observe()
         decided = self.planner(seen, self.now_s)
-        requested, load_review_at_s = decided.release_requested_since, decided.load_review_at_s
+        pending, load_review_at_s = decided.pending_releases, decided.load_review_at_s
         self._before = replace(
-            self._before, release_requested_since=requested, load_review_at_s=load_review_at_s
+            self._before, pending_releases=pending, load_review_at_s=load_review_at_s
         )
         evicted = {step.worker for step in decided.steps if isinstance(step, Evict)}
         alive = {id: session for id, session in seen.sessions.items() if id not in evicted}

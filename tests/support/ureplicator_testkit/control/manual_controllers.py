@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
@@ -46,7 +47,9 @@ C = TypeVar("C", bound=Coordination)
 class ManualController(Generic[C]):
     """One controller, run step by step."""
 
-    def __init__(self, client: C, id: str, clock: Clock) -> None:
+    def __init__(
+        self, client: C, id: str, clock: Clock, *, routes: Sequence[Route] = (ROUTE,)
+    ) -> None:
         self.client = client
         for path in PATHS.skeleton:
             self.client.ensure(path)
@@ -68,7 +71,7 @@ class ManualController(Generic[C]):
             observer=self.observer,
             executor=self.executor,
             paths=PATHS,
-            routes={ROUTE: SETTINGS},
+            routes=dict.fromkeys(routes, SETTINGS),
             clock=clock,
             metrics=self.metrics,
         )
@@ -101,10 +104,10 @@ class ControllerFleet:
         client.transact([Create(PATHS.worker_live(WorkerId(id)), live, ephemeral=True)])
         return client
 
-    def topic(self, partitions: int, name: str = "t") -> None:
-        self.client.ensure(f"{PATHS.topics}/{ROUTE}")
+    def topic(self, partitions: int, name: str = "t", *, route: Route = ROUTE) -> None:
+        self.client.ensure(f"{PATHS.topics}/{route}")
         data = encode_intent(TopicIntent(partitions=partitions, initial_partitions=partitions))
-        self.client.transact([Create(PATHS.topic(TopicKey(ROUTE, name)), data)])
+        self.client.transact([Create(PATHS.topic(TopicKey(route, name)), data)])
 
     def assignment_of(self, worker: str) -> Assignment:
         node = self.client.get(PATHS.assignment(WorkerId(worker)))

@@ -157,9 +157,11 @@ class Process:
         path = self._fleet.paths.worker_live(self.id)
         self._fleet.store.apply(self.session, [Create(path, live, ephemeral=True)])
 
-    def announce(self, *, no_capacity: str = "") -> None:
-        """Write the live node again: the worker's Spark capacity changed."""
-        live = encode_live_worker(LiveWorker(slots=self.slots, no_capacity=no_capacity))
+    def announce(self, *, no_capacity: str = "", leaving: bool = False) -> None:
+        """Write the live node again: the worker's Spark capacity changed, or it leaves."""
+        live = encode_live_worker(
+            LiveWorker(slots=self.slots, no_capacity=no_capacity, leaving=leaving)
+        )
         path = self._fleet.paths.worker_live(self.id)
         self._fleet.store.apply(self.session, [Set(path, live, -1)])
 

@@ -124,6 +124,7 @@ CALLS = (
     ExampleCall("DELETE", "/topics/{topic}", "/topics/payments?positions=forget"),
     ExampleCall("DELETE", "/instances/{worker}", "/instances/w1"),
     ExampleCall("POST", "/instances/{worker}", "/instances/w1"),
+    ExampleCall("POST", "/instances/{worker}/forget", "/instances/w0/forget"),
     ExampleCall("POST", "/instances", headers={"X-Request-Id": "rack-7"}),
     ExampleCall("POST", "/admin/disable_autobalancing"),
     ExampleCall("POST", "/admin/enable_autobalancing"),
@@ -194,6 +195,7 @@ def _workers(world: RestFixture) -> None:
         live = LiveWorker(slots=2, host=f"10.0.0.2{number}", port=40_100 + number, version="0.1.0")
         world.put(world.paths.worker_live(id), encode_live_worker(live), ephemeral=True)
         world.put(world.paths.worker_known(id), encode_known_worker(known))
+    world.put(world.paths.assignment(WorkerId("w0")), encode_assignment(Assignment()))
     _assign(world, {"w1": (0, 1), "w2": (2, 3)}, since_ms=(NOW_S - 3_600) * 1_000)
     world.put_states("w1", "orders", dict.fromkeys((0, 1), PartitionState.ONLINE))
     world.put_states("w2", "orders", dict.fromkeys((2, 3), PartitionState.ERROR), reason=_REASON)

@@ -28,6 +28,7 @@ from ureplicator_common.contents import (
     CurrentState,
     IdealEntry,
     IdealTopic,
+    IsolatedSubject,
     KnownWorker,
     LiveController,
     LiveWorker,
@@ -220,6 +221,18 @@ def _decisions() -> Iterator[ZnodeRow]:
         "the leader",
         "a block of 64 events; 8 blocks in a ring",
         znodes.encode_history([event]),
+    )
+    yield from _isolated()
+
+
+def _isolated() -> Iterator[ZnodeRow]:
+    too_big = IsolatedSubject(f"topic {_KEY}", "node content of 700000 bytes is above 655360")
+    yield ZnodeRow(
+        "isolated",
+        False,
+        "the leader",
+        "topics and workers that the plan leaves alone, since a step for them cannot be written",
+        znodes.encode_isolated([too_big]),
     )
 
 

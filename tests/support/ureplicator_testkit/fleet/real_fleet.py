@@ -53,14 +53,18 @@ class Fleet:
         workers_own: Mapping[str, Mapping[str, Any]] | None = None,
         aliases: Mapping[str, str] | None = None,
         security: Mapping[str, Mapping[str, str]] | None = None,
+        zookeeper_security: Mapping[str, Any] | None = None,
+        token: str = "",
     ) -> None:
         """`routes` instead of the one from source to target, which `route` extends. `workers_own`: settings
         of single workers, beside those of all in `worker`. `aliases`: further names of `source` and
-        `target`. `security`: properties of these clusters, besides their addresses."""
+        `target`. `security`: properties of these clusters, besides their addresses;
+        `zookeeper_security`: settings of ZooKeeper. `token`: login of the calls."""
         self.name = name
         self.folder = folder
         self.zookeeper = zookeeper
         self.links = dict(links or {})
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._workers_own = dict(workers_own or {})
         self.controllers: dict[str, Process] = {}
         self.workers: dict[str, Process] = {}
@@ -76,7 +80,11 @@ class Fleet:
         self._security = dict(security or {})
         self._config: dict[str, Any] = {
             "fleet": name,
-            "zookeeper": {"hosts": zookeeper, "session_timeout_s": SESSION_TIMEOUT_S},
+            "zookeeper": {
+                "hosts": zookeeper,
+                "session_timeout_s": SESSION_TIMEOUT_S,
+                **(zookeeper_security or {}),
+            },
             "clusters": self._clusters(source, target),
             "routes": [dict(each) for each in routes]
             or [{"source": "source", "target": "target", **(route or {})}],
@@ -231,7 +239,8 @@ class Fleet:
         self, method: str, path: str, *, controller: str = "", json: object = None
     ) -> requests.Response:
         """One REST call, whatever the response."""
-        return requests.request(method, f"{self.url(controller)}{path}", json=json, timeout=20)
+        url = f"{self.url(controller)}{path}"
+        return requests.request(method, url, json=json, headers=self._headers, timeout=20)
 
     def url(self, controller: str = "") -> str:
         id = controller or self._called or self._running_controller()
@@ -362,15 +371,18 @@ class Fleet:
     def status(self, worker: str) -> Any:
         """The worker's own /status, which works without ZooKeeper."""
         self.workers[worker].assert_running()
-        port = eventually(lambda: self._port_of(worker), READY_S, f"{worker} logs its port")
-        return requests.get(f"http://127.0.0.1:{port}/status", timeout=10).json()
+        return requests.get(f"http://127.0.0.1:{self.port_of(worker)}/status", timeout=10).json()
+
+    def port_of(self, worker: str) -> str:
+        """Of its pages."""
+        return eventually(lambda: self._logged_port(worker), READY_S, f"{worker} logs its port")
 
     def states(self) -> list[tuple[str, str]]:
         """State and reason of every partition, as the workers report them."""
         rows = [row for id in self.workers for row in self.status(id)["partitions"].values()]
         return [(row["state"], row["reason"]) for row in rows]
 
-    def _port_of(self, worker: str) -> str:
+    def _logged_port(self, worker: str) -> str:
         """The last one it logged: a log outlives the process, and a worker may be restarted."""
         log = self.log_of(worker)[self._logged.get(worker, 0) :]
         found = re.findall(r"status on port (\d+)", log)

@@ -239,6 +239,13 @@ class MemoryTopicAdmin(_CanFail):
             raise TopicRefused(f"{topic} already has {present} partitions")
         self.model.grow(topic, partitions)
 
+    def delete_topic(self, topic_id: str) -> None:
+        self._request()
+        self.before("delete_topic", topic_id)
+        for topic, id in [*self.model.topic_ids.items()]:
+            if id == topic_id:
+                self.remove(topic)
+
     def close(self) -> None:
         pass
 

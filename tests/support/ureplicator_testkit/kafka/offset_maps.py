@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import Position
@@ -35,7 +35,7 @@ class MemoryOffsetMaps:
     def put_rows(self, *rows: Row) -> None:
         self._waiting.extend(rows)
 
-    def update(self) -> None:
+    def update(self, positions: Mapping[Partition, Position] | None = None) -> None:
         if self.failure is not None:
             raise self.failure
         self.updates += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ureplicator_testkit.records.topics import QUIET
@@ -37,8 +37,7 @@ def read_next(consumer: Consumer, count: int) -> Values:
     found: Values = []
 
     def enough() -> bool:
-        message: Message | None = consumer.poll(0.2)
-        if message is not None:
+        for message in consumer.consume(max(1, count - len(found)), timeout=0.2):
             assert message.error() is None, message.error()
             found.append((message.partition() or 0, message.value() or b""))
         return len(found) >= count

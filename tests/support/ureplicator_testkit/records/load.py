@@ -16,6 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from ureplicator_testkit.records.labels import labelled
 from ureplicator_testkit.records.topics import CODECS, NewRecord, produce, send_one
 
 FLUSH_S = 120
+PAUSE_S = 0.02
 LARGEST_BATCH = 16_000
 SIZES = (1, 20, 1, 5, 20, 200, 1, 20, 2_000, 20, 1, 60)
 """Records of one batch after the other; those of 20 or fewer go round all partitions."""
@@ -60,6 +62,24 @@ def by_partition(places: Iterable[Place]) -> Numbers:
     for partition, number in places:
         found.setdefault(partition, []).append(number)
     return found
+
+
+@contextmanager
+def repeating(send: Callable[[], object], *, pause_s: float = PAUSE_S) -> Iterator[None]:
+    """A thread calls `send` meanwhile, each time after a pause."""
+    stopping = threading.Event()
+
+    def run() -> None:
+        while not stopping.wait(pause_s):
+            send()
+
+    thread = threading.Thread(target=run, name="load")
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
 
 
 class Load:

@@ -45,7 +45,20 @@ def secured_cluster(
     reauthentication_ms: int = 0,
     properties: Mapping[str, str] | None = None,
 ) -> KafkaCluster:
-    """`own`: the broker's certificate; `reauthentication_ms`: life of a login with SASL, 0 without end."""
+    """See `secured_properties`; `properties` win over them."""
+    secured = secured_properties(
+        authority=authority, own=own, reauthentication_ms=reauthentication_ms
+    )
+    return KafkaCluster(
+        name=name, properties={**secured, **(properties or {})}, listeners=(SECURE, MUTUAL)
+    )
+
+
+def secured_properties(
+    *, authority: Authority, own: Certificate, reauthentication_ms: int = 0
+) -> dict[str, str]:
+    """Properties of brokers with both listeners. `own`: the broker's certificate; `reauthentication_ms`: life
+    of a login with SASL, 0 without end."""
     tls = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(own.both),
@@ -56,7 +69,7 @@ def secured_cluster(
     plain = f'{_LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
     scram = f"{_LOGIN}.scram.ScramLoginModule required;"
     prefix = f"listener.name.{SECURE.lower()}."
-    settings = {
+    return {
         "listener.security.protocol.map": ",".join(
             (*(f"{each}:PLAINTEXT" for each in names), f"{SECURE}:SASL_SSL", f"{MUTUAL}:SSL")
         ),
@@ -76,9 +89,7 @@ def secured_cluster(
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "allow.everyone.if.no.acl.found": "true",
-        **(properties or {}),
     }
-    return KafkaCluster(name=name, properties=settings, listeners=(SECURE, MUTUAL))
 
 
 def set_password(cluster: KafkaCluster, password: str = PASSWORD, *, user: str = USER) -> None:

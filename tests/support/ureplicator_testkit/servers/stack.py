@@ -1,5 +1,6 @@
 """`scripts/stack`: one ZooKeeper and two Kafka clusters that run until `down`; with `up --spark` also a
-standalone Spark cluster, which the written configuration then uses.
+standalone Spark cluster, and with `up --secure` with TLS and logins, which the written configuration then
+uses.
 
 Everything lives in `.local/stack` (another folder than `.local` by UREPLICATOR_LOCAL). Each server
 carries the name of that folder in its environment, and only processes that carry it are ever ended:
@@ -22,6 +23,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ureplicator_testkit.secured.brokers import SECURE
+from ureplicator_testkit.secured.stack import LISTENERS, StackSecurity
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.java import NotSetUpError
 from ureplicator_testkit.servers.ports import PortTakenError
@@ -86,6 +89,7 @@ class StackOptions:
     target_port: int | None
     brokers: int
     spark: bool | None = None
+    secure: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,12 @@ class StackServers:
     source: KafkaCluster
     target: KafkaCluster
     spark: SparkStandalone | None
+    security: StackSecurity | None = None
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        """Addresses for fleets."""
+        return self.zookeeper.tls_hosts if self.security else self.zookeeper.hosts
 
     def all(self) -> list[Server]:
         spark = [self.spark] if self.spark else []
@@ -105,22 +115,37 @@ class StackServers:
         """Contents of the environment file."""
         spark = {"SPARK_MASTER": self.spark.url} if self.spark else {}
         return {
-            "ZOOKEEPER": self.zookeeper.hosts,
+            "ZOOKEEPER": self.zookeeper_hosts,
             "SOURCE_BOOTSTRAP": self.source.bootstrap,
             "TARGET_BOOTSTRAP": self.target.bootstrap,
             **spark,
+            **(self._secured_environment(self.security) if self.security else {}),
+        }
+
+    def _secured_environment(self, security: StackSecurity) -> dict[str, str]:
+        return {
+            "SOURCE_SECURE": f"127.0.0.1:{self.source.listener_port(SECURE)}",
+            "TARGET_SECURE": f"127.0.0.1:{self.target.listener_port(SECURE)}",
+            **security.environment(),
         }
 
     def configuration(self) -> str:
-        return config_text(
+        text = config_text(
             zookeeper=self.zookeeper.hosts,
             source=self.source.bootstrap,
             target=self.target.bootstrap,
             spark_master=self.spark.url if self.spark else "",
         )
+        if self.security is None:
+            return text
+        return self.security.configuration(
+            text,
+            zookeeper=self.zookeeper_hosts,
+            clusters={"source": self.source, "target": self.target},
+        )
 
     def members(self) -> list[StackServer]:
-        members = [_member(self.zookeeper.process, self.zookeeper.hosts)]
+        members = [_member(self.zookeeper.process, self.zookeeper_hosts)]
         for cluster in (self.source, self.target):
             members += [
                 _member(process, f"127.0.0.1:{port}" if port else "")
@@ -144,15 +169,19 @@ def main() -> None:
 @click.option("--target-port", type=click.IntRange(1, 65535), help="of the first target broker")
 @click.option("--brokers", type=click.IntRange(1, 9), default=1, show_default=True)
 @click.option("--spark", is_flag=True, default=None, help="also a Spark master and two workers")
+@click.option("--secure", is_flag=True, default=None, help="TLS and logins; with one broker each")
 def up(
     zookeeper_port: int | None,
     source_port: int | None,
     target_port: int | None,
     brokers: int,
     spark: bool | None,
+    secure: bool | None,
 ) -> None:
     """Start what does not run yet; returns when every server responds."""
-    wanted = StackOptions(zookeeper_port, source_port, target_port, brokers, spark)
+    if secure and brokers > 1:
+        raise click.UsageError("--secure is for one broker each")
+    wanted = StackOptions(zookeeper_port, source_port, target_port, brokers, spark, secure)
     with _alone():
         if _all_run():
             _refuse_other(wanted)
@@ -192,6 +221,8 @@ def _start(wanted: StackOptions) -> None:
     try:
         servers = _servers(wanted)
         start_all(*servers.all())
+        if servers.security:
+            servers.security.let_in(servers.source, servers.target)
         _write_down(wanted, servers)
     except (NotSetUpError, PortTakenError, AssertionError) as error:
         _remove()
@@ -202,13 +233,19 @@ def _start(wanted: StackOptions) -> None:
 
 
 def _servers(wanted: StackOptions) -> StackServers:
+    security = StackSecurity(FOLDER / "security") if wanted.secure else None
     return StackServers(
         ZooKeeperServer(
-            port=wanted.zookeeper_port, folder=FOLDER / "zookeeper", heap_mb=HEAP_MB, detached=True
+            port=wanted.zookeeper_port,
+            folder=FOLDER / "zookeeper",
+            heap_mb=HEAP_MB,
+            detached=True,
+            tls=security.zookeeper() if security else None,
         ),
-        _kafka("source", wanted.source_port, wanted.brokers),
-        _kafka("target", wanted.target_port, wanted.brokers),
+        _kafka("source", wanted.source_port, wanted.brokers, security),
+        _kafka("target", wanted.target_port, wanted.brokers, security),
         _spark() if wanted.spark else None,
+        security,
     )
 
 
@@ -218,10 +255,18 @@ def _spark() -> SparkStandalone:
     )
 
 
-def _kafka(name: str, port: int | None, brokers: int) -> KafkaCluster:
-    ports = [port + index for index in range(brokers)] if port else None
+def _kafka(
+    name: str, port: int | None, brokers: int, security: StackSecurity | None
+) -> KafkaCluster:
     return KafkaCluster(
-        brokers, name=name, ports=ports, folder=FOLDER / name, heap_mb=HEAP_MB, detached=True
+        brokers,
+        name=name,
+        properties=security.broker_properties() if security else None,
+        listeners=LISTENERS if security else (),
+        ports=[port + index for index in range(brokers)] if port else None,
+        folder=FOLDER / name,
+        heap_mb=HEAP_MB,
+        detached=True,
     )
 
 

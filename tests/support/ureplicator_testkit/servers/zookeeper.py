@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +21,29 @@ minSessionTimeout=1000
 maxSessionTimeout=60000
 maxClientCnxns=0
 """
+TLS_CONFIG = """\
+secureClientPort={port}
+secureClientPortAddress=127.0.0.1
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.type=PEM
+ssl.keyStore.location={own}
+ssl.trustStore.type=PEM
+ssl.trustStore.location={authorities}
+ssl.clientAuth={client_auth}
+"""
+
+
+@dataclass(frozen=True)
+class ServerTls:
+    """TLS of a server, on a port besides the plaintext one.
+
+    `own`: its key and certificate, in one PEM file; `authorities`: those of clients; `client_auth`: none,
+    want or need.
+    """
+
+    own: Path
+    authorities: Path
+    client_auth: str = "none"
 
 
 class ZooKeeperServer(Server):
@@ -35,15 +59,22 @@ class ZooKeeperServer(Server):
         heap_mb: int = 192,
         folder: Path | None = None,
         detached: bool = False,
+        tls: ServerTls | None = None,
     ) -> None:
         super().__init__(name, folder, detached)
         self.port = self._claim(port)
+        self.tls = tls
+        self.tls_port = self._claim(None) if tls else 0
         self._heap_mb = heap_mb
         self._process: Process | None = None
 
     @property
     def hosts(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def tls_hosts(self) -> str:
+        return f"127.0.0.1:{self.tls_port}"
 
     @property
     def process(self) -> Process:
@@ -73,7 +104,16 @@ class ZooKeeperServer(Server):
         self._process = Process(self.name, command, log=log, detached=self.detached)
 
     def config(self) -> str:
-        return ZOOKEEPER_CONFIG.format(data=self.folder / "data", port=self.port)
+        config = ZOOKEEPER_CONFIG.format(data=self.folder / "data", port=self.port)
+        return config + (self._tls_config(self.tls) if self.tls else "")
+
+    def _tls_config(self, tls: ServerTls) -> str:
+        return TLS_CONFIG.format(
+            port=self.tls_port,
+            own=tls.own,
+            authorities=tls.authorities,
+            client_auth=tls.client_auth,
+        )
 
     def kill(self) -> None:
         """End it without warning (SIGKILL); its data stays."""

@@ -44,6 +44,7 @@ class FaultInjector:
             (3, self._kill_copier),
             (2, self._hang),
             (2, self._stop),
+            (2, self._leave),
             (2, self._twin),
             (7, self._operate),
         )
@@ -178,6 +179,13 @@ class FaultInjector:
             worker.drain()
             self._restart_worker(worker.id)
 
+    def _leave(self) -> None:
+        worker = self._worker()
+        if worker is not None:
+            self._world.note(worker.name, "leaves")
+            worker.leave()
+            self._restart_worker(worker.id)
+
     def _twin(self) -> None:
         """Start a process under an id that may be running already."""
         self._start(self._chance.choice(IDS))
@@ -204,6 +212,7 @@ class FaultInjector:
             lambda: rest.switch(auto_balancing=chance.random() < 0.6, frozen=False),
             lambda: rest.switch(auto_balancing=True, frozen=chance.random() < 0.4),
             rest.rebalance,
+            rest.unfreeze,
         )
         if self._world.seed % ROUTE_PERIOD == 2:
             calls += (

@@ -237,5 +237,8 @@ def _overwritten(path: str, before: Node, after: Node | None) -> str:
         return "" if same else f"made {new} of {old}"
     switched = decode_switches(before.data)
     done = decode_switches(after.data)
-    same = replace(done, rebalance_done=switched.rebalance_done) == switched
+    kept = replace(
+        done, rebalance_done=switched.rebalance_done, confirmed_lost=switched.confirmed_lost
+    )
+    same = kept == switched and done.confirmed_lost <= switched.confirmed_lost
     return "" if same else f"made {done} of {switched}"

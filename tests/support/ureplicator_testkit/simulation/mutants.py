@@ -17,9 +17,11 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, WorkerId
 from ureplicator_controller.core.planning import handover as handover_module
 from ureplicator_controller.core.planning import holders as holders_module
+from ureplicator_controller.core.planning import membership as membership_module
 from ureplicator_controller.core.planning.invariants import InvariantChecker
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.positions import orphaned as orphaned_module
+from ureplicator_controller.core.state import mass_loss as mass_loss_module
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
@@ -188,6 +190,11 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _without_delay),),
+    "leave-not-seen": ((membership_module, "announces_leaving", lambda snapshot, worker: False),),
+    "no-brake": (
+        (mass_loss_module, "is_brake_held", lambda snapshot, now_s: False),
+        (membership_module, "is_brake_held", lambda snapshot, now_s: False),
+    ),
     "owner-epoch-not-raised": ((handover_module, "next_epoch", _same_epoch),),
     "response-before-write": ((waiting_module, "EDIT", _ignores_outcome(waiting_module.EDIT)),),
 }

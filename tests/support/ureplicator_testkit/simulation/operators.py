@@ -191,6 +191,14 @@ class SimulatedRest(SessionProcess):
         what = f"auto-balancing {auto_balancing}, frozen {frozen}"
         self.submit(what, PATHS.settings, lambda: self.services.switches.set(change), fulfilled)
 
+    def unfreeze(self) -> None:
+        """Unfreeze the fleet, and confirm the loss of the workers that are lost."""
+
+        def fulfilled(data: bytes | None) -> bool:
+            return not (decode_switches(data) if data else Switches()).frozen
+
+        self.submit("unfreeze", PATHS.settings, self.services.switches.unfreeze, fulfilled)
+
     def pause_route(self, *, paused: bool) -> None:
         def fulfilled(data: bytes | None) -> bool:
             now = decode_switches(data) if data else Switches()

@@ -19,7 +19,7 @@ from ureplicator_controller.engines import position_deletion as position_deletio
 from ureplicator_controller.engines.leadership import Leadership
 from ureplicator_controller.engines.observer import Observer
 from ureplicator_controller.engines.position_deletion import PositionDeleter
-from ureplicator_controller.engines.position_renewal import Renewal, renew
+from ureplicator_controller.engines.position_renewal import RemainsRemover, Renewal, renew
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.sessions import SessionProcess
@@ -54,6 +54,12 @@ class PositionThreads:
             seen=lambda: observer.latest if leadership.epoch() is not None else None,
             proof=self._proven,
         )
+        self._remains = RemainsRemover(
+            coordination=process.client,
+            paths=PATHS,
+            seen=lambda: observer.latest if leadership.epoch() is not None else None,
+            proof=self._proven,
+        )
         chance = process.world.chance
         process.world.wake(process.actor("renewer", self._renew), chance.random() * RENEW_S)
         process.world.wake(process.actor("deleter", self._delete), chance.random() * DELETE_S)
@@ -80,7 +86,8 @@ class PositionThreads:
         if self._leadership.epoch() is not None and not self._active:
             try:
                 renew(self._renewal, self._unowned)
-            except (ClusterUnavailable, Fenced, Unavailable) as error:
+                self._remains.remove(self._renewal)
+            except (ClusterUnavailable, Conflict, Fenced, OutcomeUnknown, Unavailable) as error:
                 self._process.world.note(self._process.name, "not renewed: %s", error)
             finally:
                 self._active = False

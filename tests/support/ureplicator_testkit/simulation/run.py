@@ -17,6 +17,7 @@ from ureplicator_common.model import Partition, TopicState, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.state.exclusions import partition_exclusion
 from ureplicator_controller.core.state.external_view import external_view
+from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.simulation.faults import FaultInjector
@@ -67,6 +68,10 @@ class Simulation:
                 self._join()
             elif world.seed % SCENARIO_PERIOD == 2:
                 self._lose_capacity()
+            elif world.seed % SCENARIO_PERIOD == 3:
+                self._lose_most()
+            elif world.seed % SCENARIO_PERIOD == 4:
+                self._leave_one()
         return Result(
             seed=world.seed,
             turns=world.turns,
@@ -123,6 +128,8 @@ class Simulation:
                 self.fleet.start_worker(IDS[0])
             if not self._unsettled_reason():
                 return
+            if mass_loss(self.fleet.store.parse()):
+                next(iter(self.fleet.rests.values())).unfreeze()
         raise SimulationFailure(
             "C", f"not at rest after {SETTLE_TIMEOUT_S:.0f} s: {self._unsettled_reason()}"
         )
@@ -167,6 +174,57 @@ class Simulation:
         if len(live) > 1 and stored is not None and stored.value.entries:
             raise SimulationFailure("C", f"{worker.id} has no capacity, and keeps partitions")
         world.run_until(world.now_s + 2 * POLL_S)
+        self._wait_settled()
+
+    def _leave_one(self) -> None:
+        """A worker leaves: its share moves at once, nothing else does, and it ends by itself."""
+        fleet, world = self.fleet, self.world
+        seen, before = fleet.store.parse(), fleet.store.moves
+        live = [w for w in fleet.workers if w.alive and w.client.session() == seen.sessions[w.id]]
+        worker = world.chance.choice(live)
+        stored = seen.assignments.get(worker.id)
+        share = len(stored.value.entries) if stored else 0
+        repeats = fleet.kafka.repeats
+        worker.leave()
+        world.run_until(world.now_s + DELAYS.rebalance_s - POLL_S)
+        if worker.alive:
+            raise SimulationFailure("C", f"{worker.name} leaves, and does not end")
+        if fleet.store.moves - before != share:
+            moved = fleet.store.moves - before
+            raise SimulationFailure("M", f"{worker.id} left {share} partitions, but {moved} moved")
+        if fleet.kafka.repeats != repeats:
+            raise SimulationFailure("D", f"{worker.id} left, and records were repeated")
+        if not any(each.alive for each in fleet.workers):
+            fleet.start_worker(worker.id)
+        self._wait_settled()
+
+    def _lose_most(self) -> None:
+        """All workers but one are lost: nothing moves until operators confirm it, or they are back."""
+        fleet, world = self.fleet, self.world
+        for id in IDS:
+            if not any(worker.alive and worker.id == id for worker in fleet.workers):
+                fleet.start_worker(id)
+        self._wait_settled()
+        before, seen = fleet.store.moves, fleet.store.parse()
+        if sum(bool(each.value.entries) for each in seen.assignments.values()) < len(IDS):
+            return
+        lost = [worker for worker in fleet.workers if worker.alive and worker.id != IDS[0]]
+        for worker in lost:
+            for copier in list(worker.copiers.values()):
+                copier.kill("killed with its worker")
+            worker.kill("killed with most others")
+        world.run_until(world.now_s + 3 * DELAYS.rebalance_s)
+        if fleet.store.moves != before:
+            moved = fleet.store.moves - before
+            raise SimulationFailure(
+                "M", f"{len(lost)} workers were lost, and {moved} partitions moved"
+            )
+        if world.chance.random() < 0.5:
+            for worker in lost:
+                fleet.start_worker(worker.id)
+            world.run_until(world.now_s + DELAYS.rebalance_s)
+            if fleet.store.moves != before:
+                raise SimulationFailure("M", "all lost workers are back, but partitions moved")
         self._wait_settled()
 
     def _free_everything(self) -> None:

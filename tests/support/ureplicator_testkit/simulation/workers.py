@@ -44,6 +44,7 @@ SILENCE_S = 8.0
 START_S = 2.0
 GONE_S = 1.0
 DRAIN_S = 8.0
+LEAVE_S = 30.0
 CAPACITY_TIMEOUT_S = 10.0
 
 
@@ -84,6 +85,7 @@ class Worker(SessionProcess):
         self._queue: deque[events.Event] = deque()
         self._ticked_s = 0.0
         self.hung = False
+        self.leaves = False
         self.copiers: dict[CopierId, Copier] = {}
         self.state: WorkerState = initial(
             slots=slots,
@@ -145,6 +147,11 @@ class Worker(SessionProcess):
     def drain(self) -> None:
         """SIGTERM."""
         self._put(events.DrainRequested(DRAIN_S))
+
+    def leave(self) -> None:
+        """SIGTERM, and others take the partitions first."""
+        self.leaves = True
+        self._put(events.LeaveRequested(LEAVE_S, DRAIN_S))
 
     def died(self) -> None:
         super().died()
@@ -225,6 +232,9 @@ class Worker(SessionProcess):
                 self.world.soon(self._reporting)
             case instructions.AnnounceCapacity(no_capacity):
                 self._publisher.announce(no_capacity=no_capacity)
+                self.world.soon(self._reporting)
+            case instructions.AnnounceLeaving():
+                self._publisher.announce(leaving=True)
                 self.world.soon(self._reporting)
             case instructions.ReadAssignment():
                 self.world.soon(self._reading)

@@ -4,6 +4,8 @@ forged token. The calls are those of the OpenAPI document, so a call without a r
 from __future__ import annotations
 
 import hashlib
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znodes import decode_switches
 from ureplicator_controller.api.access.attempts import FAILURES, WINDOW_S
 from ureplicator_controller.api.access.gate import COOKIE
+from ureplicator_controller.core.reporting.authorship import by_of, id_of
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 VIEWER, OPERATOR = "viewer-0123456789abcdef", "operator-0123456789abcdef"
@@ -213,3 +218,22 @@ def test_a_path_cannot_forge_a_line_of_the_log(
 
 def test_without_a_login_everything_is_open(new_rest: NewRest) -> None:
     assert new_rest().call("POST", "/admin/freeze").status_code == 200
+
+
+def test_a_change_is_stored_and_logged_with_who_made_it(
+    closed: Closed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And with what was there before and after."""
+    caplog.set_level(logging.INFO)
+    closed.rest.put_intent("orders", TopicIntent(4, 4))
+    for path in ("/topics/orders/pause", "/admin/freeze", "/rebalance"):
+        assert closed.status("POST", path, OPERATOR, **{"X-Request-Id": "night"}) == 200
+    intent = closed.rest.intent("orders")
+    assert intent is not None
+    switches = decode_switches(closed.rest.tree()[closed.rest.paths.settings].data)
+    for stored in (intent.request_id, switches.rebalance_requested):
+        assert (id_of(stored)[:6], by_of(stored)) == ("night-", "olga")
+    logged = "\n".join(caplog.messages)
+    assert "changed topics/source.target/orders: state active -> paused (request night-" in logged
+    assert re.search("changed settings: created: .*; frozen true; .* by olga\\)", logged)
+    assert "POST /topics/orders/pause by olga" in logged

@@ -88,6 +88,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("DELETE", "/instances", None, 405, ""),
     ("POST", "/instances/w1", None, 200, JSON),
     ("POST", "/instances/w9", None, 404, ""),
+    ("POST", "/instances/w9/forget", None, 404, ""),
+    ("POST", "/instances/w1/forget", None, 409, ""),
     ("GET", "/validation", None, 200, JSON),
     ("GET", "/validation/srcKafka", None, 200, JSON),
     ("GET", "/validation/topics", None, 200, JSON),

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ureplicator_controller.api.http.response_models import TopicList, responses, validated
+from ureplicator_controller.api.http.models.responses import responses, validated
+from ureplicator_controller.api.http.models.topics import TopicList
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 PAGES = {"/", "/dashboard/<path:filename>", "/openapi.json", "/login", "/logout"}

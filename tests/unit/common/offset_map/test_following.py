@@ -79,6 +79,16 @@ def test_the_stored_position_says_how_far_the_newest_segment_reaches() -> None:
     assert maps.segments(P1, at) == ()
 
 
+def test_a_map_reaches_the_position_that_names_its_newest_segment() -> None:
+    maps = FollowedMaps()
+    assert not maps.reaches(P0, stored(90, target_end=93, mapped=3))
+    assert maps.reaches(P0, Position(90))
+    assert maps.reaches(P0, stored(90, target_end=93, mapped=-1))
+    maps.add([row(P0, Chunk("s", "t", (MapSegment(0, 10, 3),), open=True))])
+    assert maps.reaches(P0, stored(90, target_end=93, mapped=3))
+    assert not maps.reaches(P0, stored(90, target_end=93, mapped=40))
+
+
 def test_the_map_of_a_former_topic_is_none() -> None:
     maps = MemoryOffsetMaps()
     maps.put(P0, MapSegment(0, 10, 3))

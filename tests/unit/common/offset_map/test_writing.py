@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,6 +82,16 @@ def test_a_log_that_went_back_takes_its_chunks_away() -> None:
     assert len(topic.rows) == 2
 
 
+def assert_rounded_down(topic: Topic, read: Sequence[MapSegment]) -> None:
+    """Each record is translated, and never beyond itself."""
+    for source, target in topic.copied.items():
+        found, back = forward(read, source), backward(read, target)
+        assert found is not None
+        assert back is not None
+        assert found <= target
+        assert back <= source
+
+
 @settings(max_examples=40, deadline=None)
 @given(STEPS)
 def test_what_is_read_is_what_was_copied(steps: list[tuple[int, int, int, bool]]) -> None:
@@ -94,12 +106,7 @@ def test_what_is_read_is_what_was_copied(steps: list[tuple[int, int, int, bool]]
         return
     topic.commit(*topic.segments[at:])
     read = topic.read()
-    for source, target in topic.copied.items():
-        found, back = forward(read, source), backward(read, target)
-        assert found is not None
-        assert back is not None
-        assert found <= target
-        assert back <= source
+    assert_rounded_down(topic, read)
     newest = topic.segments[-PER_LEVEL * CHUNK_SEGMENTS :]
     for segment in newest:
         assert forward(read, segment.first) == segment.target
@@ -120,3 +127,73 @@ def test_a_copier_that_commits_for_days_leaves_few_chunks(count: int) -> None:
         assert found is not None
         lag = 2 * (end - source)
         assert 0 <= topic.copied[source] - found <= max(2, lag // CHUNK_SEGMENTS)
+
+
+def test_keys_stay_bounded_however_often_the_target_refuses_the_map() -> None:
+    topic = Topic()
+    count = 1_000
+    for number in range(count):
+        topic.copy(1, markers=1)
+        topic.commit(*topic.segments[-2:])
+        if number % 2:
+            topic.written = topic.written.interrupted()
+    topic.copy(1, markers=1)
+    topic.commit(*topic.segments[-2:])
+    assert len(topic.rows) <= 1 + PER_LEVEL * count.bit_length()
+    read = topic.read()
+    assert_rounded_down(topic, read)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_what_is_read_after_refusals_is_never_beyond_what_was_copied(
+    steps: list[tuple[int, int, int, bool]],
+) -> None:
+    """A refused commit leaves no row; what follows does not go on from it."""
+    topic = Topic()
+    at = 0
+    for count, hole, markers, commits in steps:
+        topic.copy(count, hole=hole, markers=markers)
+        if commits:
+            topic.commit(*topic.segments[at:])
+        else:
+            topic.written = topic.written.interrupted()
+        at = len(topic.segments) - 1
+    if not topic.segments:
+        return
+    topic.commit(*topic.segments[at:])
+    read = topic.read()
+    for source, target in topic.copied.items():
+        found, back = forward(read, source), backward(read, target)
+        assert found is None or found <= target
+        assert back is None or back <= source
+    held = {row.key for row in topic.rows.values()}
+    known = {*(each.target for each in topic.written.sealed)}
+    assert topic.written.chunk is not None
+    assert len(held) == len(known | {topic.written.chunk.target})
+
+
+def test_no_chunk_is_deleted_before_the_one_that_takes_its_place_is_written() -> None:
+    """After each row of a commit the map holds what it holds after the last one, but for the new segments."""
+    topic = Topic()
+    rows: list[Row] = []
+    merges = 0
+    for _ in range(PER_LEVEL * PER_LEVEL * CHUNK_SEGMENTS):
+        topic.copy(1, markers=1)
+        topic.written, more = advance(topic.written, topic.segments[-2:])
+        if any(row.value is None for row in more):
+            merges += 1
+            final = read_rows([*rows, *more])
+            for at in range(1, len(more)):
+                places = {each.first for each in read_rows([*rows, *more[:at]])}
+                assert {
+                    each.first for each in final if each.end <= topic.segments[-2].first
+                } <= places
+        rows += more
+    assert merges > PER_LEVEL
+
+
+def read_rows(rows: list[Row]) -> tuple[MapSegment, ...]:
+    maps = FollowedMaps()
+    maps.add(rows)
+    return maps.partitions[P0].segments()

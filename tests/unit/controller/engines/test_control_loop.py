@@ -6,12 +6,11 @@ import logging
 
 import pytest
 
-from ureplicator_common import znodes
-from ureplicator_common.contents import Assignment, KnownWorker
+from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import WorkerId
-from ureplicator_common.znodes import decode_route, encode_known_worker
+from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -419,45 +418,6 @@ def test_invariants_are_checked_without_steps(
     fleet.client.transact([Delete(PATHS.ideal_topic(KEY))])
     fleet.one.run()
     assert fleet.one.figure("invariant_violations_total") >= 1
-
-
-def owners_of(fleet: ControllerFleet) -> dict[str, set[str]]:
-    """Topics that each worker is assigned."""
-    return {
-        id: {partition.topic for partition in fleet.assignment_of(id).entries} for id in ("a", "b")
-    }
-
-
-def test_a_worker_with_too_many_slots_stops_only_its_own_topics(
-    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its ids to fence fit into no assignment: its topics stay, and all others are planned."""
-    monkeypatch.setattr(znodes, "LIMIT_BYTES", 8 * 1024)
-    owner = fleet.worker("a")
-    fleet.one.run()
-    fleet.topic(1, "old")
-    fleet.one.run()
-    data = encode_known_worker(KnownWorker(max_slots=10_000))
-    known = fleet.client.get(PATHS.worker_known(WorkerId("a")))
-    assert known is not None
-    fleet.client.transact([Set(PATHS.worker_known(WorkerId("a")), data, known.stat.version)])
-    fleet.worker("b")
-    fleet.store.expire(owner._session)
-    fleet.one.run()
-    fleet.clock.advance(2 * REBALANCE_S)
-    fleet.topic(1, "new")
-    with caplog.at_level(logging.ERROR):
-        fleet.one.run(10)
-    assert owners_of(fleet) == {"a": {"old"}, "b": {"new"}}
-    assert fleet.one.figure("isolated") == 1
-    assert caplog.text.count("the plan leaves alone source.target/old") == 1
-    node = fleet.client.get(PATHS.worker_known(WorkerId("a")))
-    assert node is not None
-    data = encode_known_worker(KnownWorker(max_slots=2))
-    fleet.client.transact([Set(PATHS.worker_known(WorkerId("a")), data, node.stat.version)])
-    fleet.one.run(10)
-    assert owners_of(fleet) == {"a": set(), "b": {"new", "old"}}
-    assert fleet.one.figure("isolated") == 0
 
 
 def test_nodes_deleted_by_hand_do_not_stop_the_leader(fleet: ControllerFleet) -> None:

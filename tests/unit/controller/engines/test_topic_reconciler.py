@@ -15,11 +15,12 @@ from ureplicator_common.contents import RouteMemory, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
-from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.model import Route, RouteSettings, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
+from ureplicator_controller.core.topics.source_deletion import SourceDeletion
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_topics import TIMESTAMP_LIMITS
 from ureplicator_controller.engines.topic_observer import TopicObserver
@@ -33,6 +34,7 @@ from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 ROUTE = Route("source", "target")
 PATHS = Paths("test")
 AUTO = TopicRules(ROUTE, RouteSettings(prefix="x-"), AutoWhitelist((re.compile(".*"),)))
+GRACE_S = 60.0
 BY_HAND = replace(AUTO, auto=None)
 
 
@@ -170,7 +172,8 @@ def test_a_deleted_topic_is_stopped_and_resumed_when_it_reappears(
     assert world.poll() == CONFIRM_S
     world.poll(after_s=CONFIRM_S)
     stopped = world.intent("t")
-    assert stopped == replace(known, stopped="source topic was deleted")
+    assert stopped is not None
+    assert replace(stopped, source_gone_ms=0) == replace(known, stopped="source topic was deleted")
     world.poll(after_s=CONFIRM_S)
     world.poll(after_s=CONFIRM_S)
     assert world.figure("stopped_topics", route=str(ROUTE)) == 1
@@ -224,6 +227,75 @@ def test_a_failing_topic_is_logged_and_retried_and_blocks_no_other(
     world.poll()
     assert world.intent("bad") is not None
     assert world.memory.refused == {}
+
+
+def test_a_target_topic_that_the_route_created_is_deleted_with_its_source_topic() -> None:
+    """The first try fails. Somebody else's topic, and another route's, stay."""
+    world = World(replace(AUTO, source_deletion=SourceDeletion(GRACE_S)))
+    world.poll()
+    for topic in ("made", "found", "kept"):
+        world.source.put(topic, 1)
+    world.target.put("x-found", 1)
+    world.poll()
+    world.poll()
+    world.poll()
+    made, found = world.intent("made"), world.intent("found")
+    assert made is not None
+    assert found is not None
+    assert (made.target_created, found.target_created) == (True, False)
+    tries = refuse_deletions(world)
+    world.source.remove("made")
+    polls(world, GRACE_S)
+    assert not tries
+    polls(world, 4 * CONFIRM_S)
+    assert tries == [made.target_topic_id]
+    assert "x-made" in world.target.topics()
+    assert "not now" in world.memory.refused["made"]
+    world.target.before = lambda call, topic: None
+    polls(world, RETRY_DELAYS_S[0] + CONFIRM_S)
+    assert "x-made" not in world.target.topics()
+    made = world.intent("made")
+    assert made is not None
+    assert (made.state, made.forget_positions) == (TopicState.DELETING, True)
+    world.source.remove("found")
+    polls(world, 2 * GRACE_S)
+    assert set(world.target.topics()) == {"x-found", "x-kept"}
+
+
+def test_a_target_topic_of_the_same_name_that_is_another_one_stays() -> None:
+    """Somebody deleted the copy and created a topic of its name."""
+    world = World(replace(AUTO, source_deletion=SourceDeletion(GRACE_S)))
+    world.poll()
+    world.source.put("t", 1)
+    world.source.put("other", 1)
+    world.poll()
+    world.poll()
+    world.poll()
+    world.source.remove("t")
+    polls(world, GRACE_S / 2)
+    world.target.put("x-t", 1)
+    polls(world, GRACE_S)
+    known = world.intent("t")
+    assert known is not None
+    assert known.state is TopicState.DELETING
+    assert "x-t" in world.target.topics()
+
+
+def polls(world: World, for_s: float) -> None:
+    for _ in range(round(for_s / CONFIRM_S)):
+        world.poll(after_s=CONFIRM_S)
+
+
+def refuse_deletions(world: World) -> list[str]:
+    tries: list[str] = []
+
+    def refuse(call: str, topic: str) -> None:
+        if call == "delete_topic":
+            tries.append(topic)
+            raise ClusterUnavailable("not now")
+
+    world.target.before = refuse
+    return tries
 
 
 def test_changes_without_work_on_kafka_come_first() -> None:

@@ -99,6 +99,19 @@ def test_a_group_that_has_read_what_is_not_copied_goes_to_the_end_of_the_copy() 
     assert decided(view(130, target=107)).state is SyncState.WAITS
 
 
+def test_a_marker_behind_the_last_copy_does_not_hide_that_the_group_waits() -> None:
+    """It stopped at the target behind a marker, and has read on at the source."""
+    group = replace(
+        view(),
+        source=offsets({HERE: 60, OTHER: 130}),
+        target=offsets({THERE: 90, OTHER_THERE: 108}),
+    )
+    copied = {HERE: plus(7), OTHER: replace(plus(7), target=OTHER_THERE)}
+    found = decide(group, copied)
+    assert [each.state for each in found.partitions] == [SyncState.AHEAD, SyncState.WAITS]
+    assert found.state is SyncState.WAITS
+
+
 def test_an_offset_is_never_past_the_end_of_the_log() -> None:
     found = decided(view(60), replace(plus(7), log=Extent(0, 20)))
     assert found.writes[THERE].offset == 20

@@ -189,3 +189,79 @@ def test_only_the_observed_session_is_evicted(restarted: bool) -> None:
     assert outcome is (PlanOutcome.CONFLICT if restarted else PlanOutcome.DONE)
     assert (fleet.store.node(fleet.paths.worker_live(A)) is not None) is restarted
     assert metrics.evictions._value.get() == (0 if restarted else 1)
+
+
+def draining(partitions: int) -> tuple[ControlFleet, Process]:
+    """a is drained of its partitions, has read so, and releases none by itself."""
+    fleet = two_workers(2 * partitions)
+    slow = fleet.process("a")
+    fleet.tag("a", draining=True)
+    fleet.cycle()
+    slow.read()
+    slow.publish()
+    assert len(fleet.cycle().waiting) == partitions == len(slow.removed)
+    return fleet, slow
+
+
+def release_one(fleet: ControlFleet, slow: Process, after_s: float) -> bool:
+    """Release one partition after that time; True if the worker is evicted."""
+    fleet.wait(after_s)
+    slow.release(sorted(slow.removed)[-1])
+    slow.publish()
+    return evicts(fleet)
+
+
+def evicts(fleet: ControlFleet) -> bool:
+    steps = fleet.cycle().steps
+    fleet.process("b").catch_up()
+    return any(isinstance(step, Evict) for step in steps)
+
+
+def test_a_drain_that_goes_on_is_not_called_hanging() -> None:
+    """All are requested at once: the last one is released 100 s later."""
+    fleet, slow = draining(5)
+    assert not any(release_one(fleet, slow, 20) for _ in range(5))
+    assert fleet.process("b").copies.keys() == {partition("t", number) for number in range(10)}
+
+
+def test_a_drain_that_comes_to_a_halt_is_evicted() -> None:
+    fleet, slow = draining(4)
+    assert not release_one(fleet, slow, 20)
+    assert not release_one(fleet, slow, 20)
+    fleet.wait(29)
+    assert not evicts(fleet)
+    assert fleet.cycle().wake_at_s == fleet.now_s + 1
+    fleet.wait(1)
+    assert evicts(fleet)
+
+
+def test_a_drain_that_goes_on_for_ever_is_evicted() -> None:
+    fleet, slow = draining(20)
+    assert [release_one(fleet, slow, 25) for _ in range(12)] == [False] * 11 + [True]
+
+
+def test_what_is_requested_later_does_not_hide_a_partition_that_hangs() -> None:
+    fleet, slow = draining(1)
+    fleet.tag("a", draining=False)
+    fleet.topic("u", 4)
+    fleet.cycle()
+    slow.read()
+    for part in sorted(slow.added.keys() - slow.removed.keys()):
+        for act in (slow.start, slow.fence, slow.position, slow.commit):
+            act(part)
+    slow.publish()
+    fleet.cycle()
+    fleet.wait(10)
+    fleet.tag("a", draining=True)
+    fleet.cycle()
+    slow.read()
+    slow.publish()
+    fleet.cycle()
+    others = sorted(part for part in slow.removed if part.topic == "u")
+    assert others
+    fleet.wait(10)
+    slow.release(others[0])
+    slow.publish()
+    assert not evicts(fleet)
+    fleet.wait(10)
+    assert evicts(fleet)

@@ -9,6 +9,7 @@ from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
+from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, ids_of, partition, two_workers
 
@@ -113,6 +114,7 @@ def test_lost_worker_keeps_its_partitions_without_another_worker() -> None:
 
 def test_partitions_of_two_lost_workers_go_to_the_third() -> None:
     fleet = two_workers(6)
+    fleet.limits = BalanceLimits(max_lost_share=1.0)
     fleet.worker("c")
     fleet.settle()
     fleet.wait(10)

@@ -8,6 +8,7 @@ every partition that is wanted copied by its ideal owner alone, counts even, not
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 
 from ureplicator_common.contents import CurrentState, IdealEntry, IdealTopic, Switches
 from ureplicator_common.model import Partition, TopicState
+from ureplicator_controller.core.planning import bookkeeping
+from ureplicator_controller.core.planning.bookkeeping import needed_workers
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
@@ -64,7 +67,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("worker"), st.tuples(st.sampled_from(IDS), st.integers(1, 3))),
     st.tuples(st.just("wait"), st.integers(1, 25)),
     st.tuples(st.sampled_from(["pause", "resume", "delete", "blacklist"]), chosen),
-    st.tuples(st.sampled_from(["drain", "take_back"]), st.sampled_from(IDS)),
+    st.tuples(st.sampled_from(["drain", "take_back", "forget"]), st.sampled_from(IDS)),
     st.tuples(st.just("switch"), st.sampled_from(SWITCHES)),
 )
 
@@ -116,6 +119,9 @@ class World:
             case ("drain" | "take_back", str() as id):
                 if id in self.fleet.snapshot().known:
                     self.fleet.tag(id, draining=name == "drain")
+            case ("forget", str() as id):
+                if id in self.fleet.snapshot().known:
+                    self.fleet.tag(id, forgotten=True)
             case ("switch", Switches() as switches):
                 self.fleet.switch(switches)
             case ("start" | "fence" | "position" | "commit" | "release", (who, what)):
@@ -168,8 +174,9 @@ class World:
         for process in self.fleet.processes:
             process.frozen = process.hung = False
         self.fleet.switch(Switches())
-        for worker in self.fleet.snapshot().known:
-            self.fleet.tag(worker)
+        seen = self.fleet.snapshot()
+        for worker in seen.known:
+            self.fleet.tag(worker, forgotten=worker not in seen.live)
         if not list(self.fleet.running()):
             self.fleet.worker("z")
         for _ in range(4):
@@ -191,6 +198,8 @@ class World:
             for stored in seen.assignments.values()
             for assigned in stored.value.entries.values()
         )
+        needed = needed_workers(seen, seen.known)
+        assert seen.known.keys() == {*seen.live, *needed}, "all others were forgotten"
         assert self.fleet.cycle() == Plan((), None, ())
 
 
@@ -239,6 +248,34 @@ def test_seeded_histories_keep_the_invariants_and_come_to_rest() -> None:
             run(history(seed))
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def with_forgetting(seed: int) -> list[Event]:
+    """A history in which operators forget workers all the time, gone or not."""
+    chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
+    forgets = ([("forget", chance.choice(IDS)), ("cycle", None)] for _ in itertools.count())
+    pairs = zip(history(seed), forgets, strict=False)
+    return [each for event, forget in pairs for each in (event, *forget)]
+
+
+def test_workers_are_forgotten_only_when_no_owner_needs_their_slots() -> None:
+    for seed in range(40):
+        try:
+            run(with_forgetting(seed))
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_forgetting_a_worker_that_is_needed_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deliberate defect: the slots of a holder are forgotten."""
+    monkeypatch.setattr(bookkeeping, "needed_workers", lambda snapshot, workers: {})
+
+    def search() -> None:
+        for seed in range(40):
+            run(with_forgetting(seed))
+
+    with pytest.raises(AssertionError):
+        search()
 
 
 @settings(

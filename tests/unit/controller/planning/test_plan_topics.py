@@ -10,6 +10,8 @@ from ureplicator_common.znodes import (
     encode_audit_state,
     encode_blacklisted,
 )
+from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import topic_mismatches
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, two_workers
@@ -95,3 +97,22 @@ def test_audits_of_a_deleted_topic_go_with_it() -> None:
     fleet.settle()
     left = [fleet.store.node(path) for path in (paths.state(key), paths.request(key))]
     assert left == [None, None]
+
+
+def test_a_request_to_forget_positions_meets_the_retirement_of_its_topic() -> None:
+    """The retirement was planned before: it removes nothing, and the next plan waits for the deletion."""
+    fleet = copying()
+    fleet.delete("t")
+    seen, decided = fleet.observe(), Plan((), None, ())
+    while not any(isinstance(step, Retire) for step in decided.steps):
+        fleet.cycle()
+        for process in fleet.running():
+            process.catch_up()
+        seen = fleet.observe()
+        decided = plan(seen, fleet.now_s)
+    (retire,) = (step for step in decided.steps if isinstance(step, Retire))
+    fleet.topic("t", 4, forget_positions=True)
+    assert not fleet._apply(retire, seen)
+    assert fleet.snapshot().topics[KEY].value.forget_positions
+    fleet.settle()
+    assert KEY in fleet.snapshot().topics

@@ -17,6 +17,7 @@ from ureplicator_common.contents import (
 from ureplicator_common.coordination import Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
+    MAX_SLOTS,
     OwnerEpoch,
     Partition,
     Route,
@@ -91,6 +92,17 @@ def test_a_worker_that_has_fewer_slots_now_is_fenced_in_all_it_ever_had() -> Non
         known = {W1: stored(KnownWorker(max_slots=max_slots))}
         found = FenceIds(replace(seen, known=known, live=live)).of(ROUTE, [W1])
         assert found == tuple(f"f.a.b.w1.{slot}" for slot in range(max(max_slots, 2)))
+
+
+def test_a_worker_whose_record_cannot_be_read_is_fenced_in_all_it_may_have_had() -> None:
+    seen = replace(
+        fleet(owner=None, is_assigned=False, alive=True),
+        live={W1: stored(LiveWorker(slots=2))},
+        unreadable_workers=frozenset({W1}),
+    )
+    found = FenceIds(seen).of(ROUTE, [W1])
+    assert found is not None
+    assert (len(found), found[-1]) == (MAX_SLOTS, f"f.a.b.w1.{MAX_SLOTS - 1}")
 
 
 def test_leaders_proof_is_of_the_present_though_its_server_lags_behind() -> None:

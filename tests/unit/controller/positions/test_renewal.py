@@ -7,15 +7,18 @@ from typing import cast
 
 import pytest
 
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore, TargetPartition
 from ureplicator_common.model import Partition, Route
+from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 from ureplicator_controller.engines.position_renewal import (
     INTERVAL_S,
     RETRY_INTERVAL_S,
     PositionRenewer,
+    RemainsRemover,
     Renewal,
 )
 
@@ -48,6 +51,12 @@ def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> Posit
     return PositionRenewer(
         renewals={FIRST: Renewal(FIRST, first, client), SECOND: Renewal(SECOND, second, client)},
         orphaned=lambda route: {Partition(route, "t", 0): OrphanedPosition("t")},
+        remains=RemainsRemover(
+            coordination=MemoryCoordination(MemoryStore()),
+            paths=Paths("f"),
+            seen=lambda: None,
+            proof=lambda: None,
+        ),
         leads=lambda: leads,
     )
 

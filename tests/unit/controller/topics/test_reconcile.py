@@ -42,6 +42,7 @@ OTHER_TARGET = {**SAME, "b": {"t": TopicInfo(2, "B2")}}
 NO_SOURCE: Mapping[str, Mapping[str, TopicInfo]] = {**SAME, "a": {}}
 NO_TARGET: Mapping[str, Mapping[str, TopicInfo]] = {**SAME, "b": {}}
 
+WALL_MS = 1_700_000_000_000
 DELETED = "source topic was deleted"
 RECREATED = "source topic was recreated (was A1, is A2)"
 TARGET_DELETED = "target topic t was deleted"
@@ -73,7 +74,12 @@ class World:
     def reconcile(self, clusters: Clusters, *, after_s: float = 0.0) -> list[IntentChange]:
         self.now_s += after_s
         self.last = reconcile_topics(
-            self.rules, self.seen, clusters, self.last.unconfirmed, self.now_s
+            self.rules,
+            self.seen,
+            clusters,
+            self.last.unconfirmed,
+            self.now_s,
+            wall_ms=WALL_MS + round(self.now_s * 1_000),
         )
         return list(self.last.changes)
 
@@ -113,7 +119,8 @@ def test_deleted_or_recreated_topic_is_stopped_after_two_observations(
     assert not world.reconcile(clusters, after_s=CONFIRM_S - 0.1)
     change = world.one(clusters, after_s=0.1)
     assert (change.kind, change.intent.stopped, change.version) == ("stopped", why, 7)
-    assert replace(change.intent, stopped="") == replace(KNOWN, state=state)
+    assert replace(change.intent, stopped="", source_gone_ms=0) == replace(KNOWN, state=state)
+    assert (change.intent.source_gone_ms > 0) == (why == DELETED)
     assert change.target_partitions == 0
 
 

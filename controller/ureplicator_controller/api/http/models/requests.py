@@ -260,6 +260,11 @@ class RebalanceQuery(Query):
         title="true or false",
         description="true: show the moves without making them",
     )
+    confirm: Literal["true", "false"] = Field(
+        default="false",
+        title="true or false",
+        description="true: partitions move off lost workers, however many are lost",
+    )
 
 
 class BlacklistQuery(RouteQuery):

@@ -11,9 +11,9 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import SyncKind, SyncReport
 from ureplicator_common.coordination import Node
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
+from ureplicator_controller.api.http.models.requests import Path
+from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import not_found
-from ureplicator_controller.api.http.request_models import Path
-from ureplicator_controller.api.http.response_models import ResponseModel
 
 
 class RoutePath(Path):

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_controller.api.http.response_models import ResponseModel
+from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.core.following.configs import SettingDifference, TopicDrift
 
 COPIED_IN_PART = "only some partitions of the source are copied"

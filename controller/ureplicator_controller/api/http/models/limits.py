@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ureplicator_common.model import LimitKind
-from ureplicator_controller.api.http.request_models import Body
-from ureplicator_controller.api.http.response_models import ResponseModel
+from ureplicator_controller.api.http.models.requests import Body
+from ureplicator_controller.api.http.models.responses import ResponseModel
 
 MIN_BYTES_PER_S = 10_000
 MAX_BYTES_PER_S = 10**12

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, Strict
 
 from ureplicator_controller.api.http import times
-from ureplicator_controller.api.http.problems import bad_request
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.requests import (
     Body,
     Number,
     NumberText,
     RouteQuery,
 )
-from ureplicator_controller.api.http.response_models import ResponseModel
+from ureplicator_controller.api.http.models.responses import ResponseModel
+from ureplicator_controller.api.http.problems import bad_request
 
 MAX_OFFSET = 2**63 - 1
 _ONE_OF = ("to", "offset", "time", "group")
@@ -91,6 +91,7 @@ class ShownChange(ResponseModel):
     outcome: str = Field(description="pending, done, or why it was refused")
     replaced: int | None = Field(description="position until then; null: none, or pending")
     request: str = Field(description="id of the request")
+    by: str = Field(description="name in the caller's login; empty: it had none")
 
 
 class PartitionPosition(ResponseModel):

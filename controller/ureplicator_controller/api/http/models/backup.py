@@ -6,18 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ureplicator_common.config.roles import MAX_SLOTS
-from ureplicator_common.model import Limited, Route, TopicState
+from ureplicator_common.model import MAX_SLOTS, Limited, Route, TopicState
 from ureplicator_common.znodes import MAX_PARTITIONS
-from ureplicator_controller.api.http.limit_models import MAX_LIMITS, BytesPerSecond
-from ureplicator_controller.api.http.request_models import (
+from ureplicator_controller.api.http.models.limits import MAX_LIMITS, BytesPerSecond
+from ureplicator_controller.api.http.models.requests import (
     Body,
     OptionalBody,
     Query,
     RouteQuery,
     TopicName,
 )
-from ureplicator_controller.api.http.response_models import ResponseModel
+from ureplicator_controller.api.http.models.responses import ResponseModel
 
 _DryRun = Annotated[
     Literal["true", "false"],
@@ -110,6 +109,13 @@ class ImportTopicBody(Body):
     target_topic_id: TopicId = Field(
         default="", alias="targetTopicId", title="an id of a topic", description=_TOPIC_ID
     )
+    target_created: bool = Field(
+        default=False,
+        alias="targetCreated",
+        title="true or false",
+        description="true: the target topic was created for this topic",
+        strict=True,
+    )
     restarted: bool = Field(
         default=False,
         title="true or false",
@@ -165,6 +171,7 @@ class ExportedTopic(ResponseModel):
     whole: bool
     sourceTopicId: str
     targetTopicId: str
+    targetCreated: bool
     restarted: bool
     stopped: str
 

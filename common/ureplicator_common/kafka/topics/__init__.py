@@ -1,0 +1,1 @@
+"""Requests about topics that librdkafka does not offer."""

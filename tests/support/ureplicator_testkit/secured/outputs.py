@@ -1,0 +1,117 @@
+"""Everything that a fleet shows: logs, responses of REST, pages of workers, nodes, command lines, commands.
+
+To be searched for secrets. Each output has a name, so that a finding says where it is.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Iterator, Mapping
+from urllib.parse import quote
+
+import psutil
+import requests
+from kazoo.client import KazooClient
+
+from ureplicator_testkit.control.command import run
+from ureplicator_testkit.fleet.real_fleet import Fleet
+
+COMMANDS = (
+    ("status",),
+    ("status", "--json"),
+    ("instances",),
+    ("topics",),
+    ("routes",),
+    ("limits",),
+    ("groups",),
+    ("history", "--json"),
+    ("audits",),
+)
+PAGES = ("/status", "/health", "/metrics", "/config", "/")
+TIMEOUT_S = 20
+
+
+def outputs(
+    fleet: Fleet, *, topic: str, token_file: str, hosts: str, user: str
+) -> Mapping[str, str]:
+    """Name -> text. `hosts`, `user`: of the tree, `name:password`."""
+    return {
+        **dict(_logs(fleet)),
+        **dict(_responses(fleet, topic)),
+        **dict(_worker_pages(fleet)),
+        **dict(_nodes(fleet, hosts, user)),
+        **dict(_command_lines(fleet)),
+        **dict(_commands(fleet, token_file)),
+    }
+
+
+def findings(shown: Mapping[str, str], secrets: Collection[str]) -> list[str]:
+    """Names of the outputs that hold a secret, as it is or as headers and URLs have it."""
+    forms = {form for secret in secrets for form in _forms(secret)}
+    return [name for name, text in shown.items() if any(form in text for form in forms)]
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret, safe="")
+    yield base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]
+
+
+def _logs(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    for path in fleet.folder.glob("*.log"):
+        yield f"log {path.name}", path.read_text(errors="replace")
+
+
+def _responses(fleet: Fleet, topic: str) -> Iterator[tuple[str, str]]:
+    names = {"topic": topic, "partition": "0", "worker": "w1", "instance": "w1", "group": "g"}
+    paths = fleet.rest("GET", "/openapi.json")["paths"]
+    for template in (path for path, item in paths.items() if "get" in item):
+        path = template
+        for name, value in names.items():
+            path = path.replace(f"{{{name}}}", value)
+        assert "{" not in path, f"{path}: a parameter without a value here"
+        yield f"GET {template}", fleet.call("GET", path).text
+
+
+def _worker_pages(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    for worker in fleet.workers:
+        port = fleet.port_of(worker)
+        for page in PAGES:
+            found = requests.get(f"http://127.0.0.1:{port}{page}", timeout=TIMEOUT_S)
+            yield f"{worker} {page}", found.text
+
+
+def _nodes(fleet: Fleet, hosts: str, user: str) -> Iterator[tuple[str, str]]:
+    client = KazooClient(hosts, auth_data=[("digest", user)])
+    client.start(timeout=TIMEOUT_S)
+    try:
+        waiting = [f"/ureplicator/{fleet.name}"]
+        while waiting:
+            path = waiting.pop()
+            data, _ = client.get_async(path).get(timeout=TIMEOUT_S)
+            yield path, f"{path} {data.decode(errors='replace')}"
+            names = client.get_children_async(path).get(timeout=TIMEOUT_S)
+            waiting += [f"{path}/{name}" for name in names]
+    finally:
+        client.stop()
+        client.close()
+
+
+def _command_lines(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    for id, process in fleet.processes.items():
+        for pid in process.tree():
+            try:
+                yield f"{id} {pid}", " ".join(psutil.Process(pid).cmdline())
+            except psutil.NoSuchProcess:
+                continue
+
+
+def _commands(fleet: Fleet, token_file: str) -> Iterator[tuple[str, str]]:
+    for words in COMMANDS:
+        result = run(*words, "--token-file", token_file, url=fleet.url())
+        assert result.exit_code == 0, (words, result.output)
+        yield " ".join(words), result.output
+    for id in fleet.processes:
+        result = run("check-config", fleet.config_of(id))
+        assert result.exit_code == 0, result.output
+        yield f"check-config {id}", result.output
