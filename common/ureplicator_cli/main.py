@@ -5,8 +5,9 @@
     exit code 2  wrong usage
 
 `roles` starts controllers, workers and auditors. `audit` reads both Kafka clusters itself; it exits with 1
-if records differ. `zookeeper` writes to ZooKeeper. All other commands speak to REST alone: any controller
-serves, and neither ZooKeeper nor Kafka has to be reachable from the operator's machine.
+if records differ. `zookeeper` writes to ZooKeeper. `completion` asks nobody. All other commands speak to
+REST alone: any controller serves, and neither ZooKeeper nor Kafka has to be reachable from the operator's
+machine.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ureplicator_cli.rebalance import balance, freeze, rebalance, unfreeze
 from ureplicator_cli.roles import auditor, check_config, controller, executor_archive, worker
 from ureplicator_cli.routes import limits, routes
 from ureplicator_cli.status import status
+from ureplicator_cli.terminal.completion import completion
 from ureplicator_cli.topics import topics
 from ureplicator_cli.workers import instances
 from ureplicator_common._version import __version__
@@ -55,6 +57,7 @@ cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Backup", export_fleet, import_fleet)
 cli.add_section("Access", zookeeper)
+cli.add_section("Shell", completion)
 
 
 if __name__ == "__main__":

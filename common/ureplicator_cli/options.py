@@ -117,6 +117,7 @@ class ListByDefault(click.Group):
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         bare = not args or (args[0].startswith("-") and args[0] not in context.help_option_names)
+        bare = bare and not context.resilient_parsing  # completion of the name of a command
         return super().parse_args(context, ["list", *args] if bare else args)
 
 
@@ -125,4 +126,5 @@ class ShowByDefault(click.Group):
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         named = bool(args) and (args[0] in self.commands or args[0] in context.help_option_names)
+        named = named or (context.resilient_parsing and not args)
         return super().parse_args(context, args if named else ["show", *args])

@@ -60,6 +60,9 @@ def status(url: str, as_json: bool) -> None:
     gaps = len(request("GET", url, "/history", query={"kind": EventKind.GAP})["history"])
     if gaps:
         click.echo(f"gaps        {gaps} passed over lately: ureplicator history --kind gap")
+    if validation["isolated"]:
+        rows = list(validation["isolated"].items())
+        print_table("left alone, since a step cannot be written", ("what", "reason"), rows)
     if validation["mismatches"]:
         _print_mismatches(validation["mismatches"])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.contents import IsolatedSubject, KnownWorker, TopicIntent
 from ureplicator_common.model import WorkerId
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes import encode_isolated, encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
@@ -36,6 +36,16 @@ def test_switches_are_shown(url: str) -> None:
     assert json.loads(run("status", "--json", url=url).stdout)["frozen"] is True
 
 
+def test_what_the_leader_leaves_alone_is_shown(rest: RestFixture, url: str) -> None:
+    assert "left alone" not in run("status", url=url).stdout
+    subject = IsolatedSubject("topic source.target/orders", "too big: \x1b[2J")
+    rest.put(rest.paths.isolated, encode_isolated([subject]))
+    shown = run("status", url=url).stdout
+    assert "left alone" in shown
+    assert "source.target/orders" in shown
+    assert "too big: \\x1b[2J" in shown
+
+
 def test_mass_loss_is_shown(rest: RestFixture, url: str) -> None:
     assert "condition" not in run("status", url=url).stdout
     rest.put_intent("orders", TopicIntent(3, 3))
@@ -47,6 +57,7 @@ def test_mass_loss_is_shown(rest: RestFixture, url: str) -> None:
     assert (
         "condition   mass loss: 2 of 3 workers are lost (w1, w2)" in run("status", url=url).stdout
     )
+    assert "worker w1 is gone; mass loss: it keeps the partition" in run("status", url=url).stdout
     refused = run("rebalance", url=url)
     assert refused.exit_code == 1
     assert "--confirm" in refused.stderr

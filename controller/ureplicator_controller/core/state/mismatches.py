@@ -7,7 +7,7 @@ so a partition that was online in the wrong place passed for healthy.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from ureplicator_common.contents import CurrentEntry, IdealEntry
@@ -19,6 +19,7 @@ from ureplicator_controller.core.state.external_view import (
     is_active,
     whitelisted_partitions,
 )
+from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -41,7 +42,10 @@ def mismatches(snapshot: Snapshot, view: ExternalView) -> list[Mismatch]:
     """Mismatches of all partitions, in order."""
     partitions = dict.fromkeys(whitelisted_partitions(snapshot))
     unlisted = (partition for partition in view if partition not in partitions)
-    found = (mismatch(snapshot, view, each) for each in (*partitions, *sorted(unlisted)))
+    lost = _mass_lost(snapshot)
+    found = (
+        mismatch(snapshot, view, each, mass_lost=lost) for each in (*partitions, *sorted(unlisted))
+    )
     return [item for item in found if item is not None]
 
 
@@ -50,15 +54,21 @@ def topic_mismatches(snapshot: Snapshot, view: ExternalView, key: TopicKey) -> l
     stored = snapshot.topics.get(key)
     numbers = set(range(stored.value.partitions if stored else 0))
     numbers |= {partition.number for partition in view if partition.key == key}
+    lost = _mass_lost(snapshot)
     found = (
-        mismatch(snapshot, view, Partition(key.route, key.topic, number))
+        mismatch(snapshot, view, Partition(key.route, key.topic, number), mass_lost=lost)
         for number in sorted(numbers)
     )
     return [item for item in found if item is not None]
 
 
-def mismatch(snapshot: Snapshot, view: ExternalView, partition: Partition) -> Mismatch | None:
-    """Compare one partition's external view with its ideal state; None if they are equal."""
+def mismatch(
+    snapshot: Snapshot, view: ExternalView, partition: Partition, *, mass_lost: Set[WorkerId]
+) -> Mismatch | None:
+    """Compare one partition's external view with its ideal state; None if they are equal.
+
+    `mass_lost`: workers whose partitions the brake on mass loss keeps with them.
+    """
     entry = ideal_entry(snapshot, partition)
     actual = view.get(partition, {})
     states = {worker: reported.state for worker, reported in actual.items()}
@@ -67,8 +77,13 @@ def mismatch(snapshot: Snapshot, view: ExternalView, partition: Partition) -> Mi
     if states == ideal and (owner is not None or not is_active(snapshot, partition)):
         return None
     since_ms = entry.since_ms if entry else 0
-    reason = _mismatch_reason(snapshot, partition, entry, actual)
+    reason = _mismatch_reason(snapshot, partition, entry, actual, mass_lost)
     return Mismatch(partition, ideal, states, reason, since_ms)
+
+
+def _mass_lost(snapshot: Snapshot) -> frozenset[WorkerId]:
+    loss = mass_loss(snapshot)
+    return frozenset(loss.lost) if loss else frozenset()
 
 
 def _mismatch_reason(
@@ -76,6 +91,7 @@ def _mismatch_reason(
     partition: Partition,
     entry: IdealEntry | None,
     actual: Mapping[WorkerId, CurrentEntry],
+    mass_lost: Set[WorkerId],
 ) -> str:
     """Sentence for operators: the event that the partition is waiting for."""
     unreadable = _unreadable_reason(snapshot, partition, entry)
@@ -89,6 +105,11 @@ def _mismatch_reason(
         return entry.reason if entry else "not placed yet"
     if owner not in snapshot.sessions and owner in snapshot.live:
         return f"worker {owner} was evicted and has not confirmed its assignment since"
+    if owner in mass_lost:
+        return (
+            f"worker {owner} is gone; mass loss: it keeps the partition"
+            " until enough workers are back or operators confirm the loss"
+        )
     if owner not in snapshot.sessions:
         return f"worker {owner} is gone; it keeps the partition until the rebalance delay ends"
     if others:
