@@ -4,10 +4,10 @@
     exit code 1  refused, failed, or no controller reached; one line on stderr per reason
     exit code 2  wrong usage
 
-`roles` starts controllers, workers and auditors. `audit` reads both Kafka clusters itself; it exits with 1
-if records differ. `zookeeper` writes to ZooKeeper. `completion` asks nobody. All other commands speak to
-REST alone: any controller serves, and neither ZooKeeper nor Kafka has to be reachable from the operator's
-machine.
+`roles` starts controllers, workers and auditors. `doctor` and `audit` read the Kafka clusters
+themselves; `audit` exits with 1 if records differ. `zookeeper` writes to ZooKeeper. `completion` asks
+nobody. All other commands speak to REST alone: any controller serves, and neither ZooKeeper nor Kafka has
+to be reachable from the operator's machine.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ureplicator_cli.blacklist import blacklist
 from ureplicator_cli.consumers.failover import failover
 from ureplicator_cli.consumers.groups import groups
 from ureplicator_cli.consumers.offsets import offsets
+from ureplicator_cli.doctor.command import doctor
 from ureplicator_cli.history import history
 from ureplicator_cli.options import SectionedGroup
 from ureplicator_cli.positions import positions
@@ -49,7 +50,7 @@ def cli() -> None:
     """
 
 
-cli.add_section("Run a role", controller, worker, auditor, check_config, executor_archive)
+cli.add_section("Run a role", controller, worker, auditor, check_config, doctor, executor_archive)
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
 cli.add_section("Consumers", groups, offsets, failover)
 cli.add_section("Fleet", status, instances, history)

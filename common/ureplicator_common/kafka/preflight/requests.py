@@ -1,0 +1,272 @@
+"""Reading of `ClusterFacts` from real brokers, within a deadline."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
+    Broker,
+    ClusterClient,
+    controller_rows,
+    open_client,
+)
+from ureplicator_common.kafka.cluster_view import METADATA_VERSION
+from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.features import API_VERSIONS_VERSION
+from ureplicator_common.kafka.preflight import (
+    ClusterFacts,
+    Operation,
+    Right,
+    Server,
+    VisibleTopics,
+)
+
+T = TypeVar("T")
+
+MAX_AT_ONCE = 16
+MEMBER = "ureplicator-doctor"
+NO_PRODUCER = 2**62
+"""An id that no broker has given: with it a transaction cannot be found, let alone ended."""
+CREATE_TOPICS_VERSION, INIT_PRODUCER_ID_VERSION, END_TXN_VERSION, HEARTBEAT_VERSION = 5, 2, 1, 3
+DESCRIBE_CONFIGS_VERSION, BROKER_RESOURCE = 1, 4
+BROKER_DEFAULT = -1
+MAX_MESSAGE = "message.max.bytes"
+_DENIED = "AUTHORIZATION_FAILED"
+
+
+def read_cluster(
+    name: str,
+    properties: Mapping[str, str],
+    *,
+    topic: str,
+    group: str,
+    transactional_id: str,
+    rights: Sequence[Right],
+    timeout_s: float,
+) -> ClusterFacts:
+    """Facts of one cluster. `topic`, `group`, `transactional_id`: what the rights are asked for.
+
+    Raises ConfigurationError. What does not respond is part of the facts.
+    """
+    addresses = [each.strip() for each in properties["bootstrap.servers"].split(",")]
+    servers = _servers(name, properties, addresses, timeout_s)
+    responding = [each.address for each in servers if not each.failure]
+    facts = ClusterFacts(servers)
+    if not responding:
+        return facts
+    found = {**properties, "bootstrap.servers": ",".join(responding)}
+    asked: Mapping[Right, Callable[[ClusterClient], int]] = {
+        Right.CREATE_TOPICS: partial(_create, topic),
+        Right.PRODUCER_IDS: _producer_id,
+        Right.TRANSACTIONS: partial(_transaction, transactional_id),
+        Right.GROUP: partial(_member, group),
+    }
+    with closing(open_client(name, found, timeout_s=timeout_s)) as client:
+        facts = _read(client, facts, {right: asked[right] for right in rights})
+        others = _others(client, addresses)
+    return replace(facts, advertised=_servers(name, properties, others, timeout_s))
+
+
+def _servers(
+    name: str, properties: Mapping[str, str], addresses: Sequence[str], timeout_s: float
+) -> tuple[Server, ...]:
+    """All at the same time: one that is silent delays no other."""
+    with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
+        return tuple(pool.map(lambda each: _server(name, properties, each, timeout_s), addresses))
+
+
+def _server(name: str, properties: Mapping[str, str], address: str, timeout_s: float) -> Server:
+    host, _, port = address.rpartition(":")
+    alone = {**properties, "bootstrap.servers": address}
+    with closing(open_client(name, alone, timeout_s=timeout_s)) as client:
+        request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
+        broker = Broker(-1, host.strip("[]"), int(port))
+        try:
+            reply = client.call(broker, request, ApiVersionsResponse)
+        except ClusterUnavailable as error:
+            return Server(address, str(error))
+    rows = reply.api_keys
+    return Server(address, "", {row.api_key: (row.min_version, row.max_version) for row in rows})
+
+
+def _read(
+    client: ClusterClient,
+    facts: ClusterFacts,
+    asked: Mapping[Right, Callable[[ClusterClient], int]],
+) -> ClusterFacts:
+    unread: dict[str, str] = {}
+
+    def attempt(what: str, read: Callable[[ClusterClient], T]) -> T | None:
+        try:
+            return read(client)
+        except ClusterUnavailable as error:
+            unread[what] = str(error)
+            return None
+
+    metadata = attempt("topics", _metadata)
+    rights = {right: attempt(right, partial(_refusal, ask)) for right, ask in asked.items()}
+    return replace(
+        facts,
+        cluster_id=(metadata.cluster_id or "") if metadata else "",
+        topics=_visible(metadata) if metadata else None,
+        rights={right: refusal for right, refusal in rights.items() if refusal is not None},
+        max_message_bytes=attempt(MAX_MESSAGE, _max_message_bytes),
+        unread=unread,
+    )
+
+
+def _refusal(ask: Callable[[ClusterClient], int], client: ClusterClient) -> str:
+    """Name of the error that denies a right; "" if there is none. Raises ClusterUnavailable."""
+    try:
+        code = ask(client)
+    except ClusterUnavailable as error:
+        if _DENIED in str(error):
+            return str(error)
+        raise
+    name = error_name(code)
+    return name if _DENIED in name else ""
+
+
+def _metadata(client: ClusterClient) -> Any:
+    return client.call_any(
+        lambda: MetadataRequest(
+            version=METADATA_VERSION,
+            topics=None,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=True,
+        ),
+        MetadataResponse,
+    )
+
+
+def _visible(metadata: Any) -> VisibleTopics:
+    topics = [each for each in metadata.topics if not each.is_internal and not each.error_code]
+    return VisibleTopics(
+        len(topics),
+        not_readable=_without(topics, Operation.READ),
+        not_writable=_without(topics, Operation.WRITE),
+    )
+
+
+def _without(topics: Sequence[Any], operation: Operation) -> tuple[str, ...]:
+    """Names of topics on which the login has no right to an operation."""
+    return tuple(
+        sorted(each.name for each in topics if operation not in each.authorized_operations)
+    )
+
+
+def _others(client: ClusterClient, addresses: Sequence[str]) -> list[str]:
+    """Brokers that the cluster names beside these addresses."""
+    try:
+        brokers = client.view(()).brokers.values()
+    except ClusterUnavailable:
+        return []
+    return [str(each) for each in brokers if str(each) not in addresses]
+
+
+def _create(topic: str, client: ClusterClient) -> int:
+    rows = controller_rows(
+        client,
+        lambda: CreateTopicsRequest(
+            version=CREATE_TOPICS_VERSION,
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=topic,
+                    num_partitions=1,
+                    replication_factor=BROKER_DEFAULT,
+                    assignments=[],
+                    configs=[],
+                )
+            ],
+            timeout_ms=5_000,
+            validate_only=True,
+        ),
+        CreateTopicsResponse,
+        "topics",
+    )
+    return int(rows[0].error_code)
+
+
+def _producer_id(client: ClusterClient) -> int:
+    reply = client.call_any(
+        lambda: InitProducerIdRequest(
+            version=INIT_PRODUCER_ID_VERSION, transactional_id=None, transaction_timeout_ms=60_000
+        ),
+        InitProducerIdResponse,
+    )
+    return int(reply.error_code)
+
+
+def _transaction(transactional_id: str, client: ClusterClient) -> int:
+    request = EndTxnRequest(
+        version=END_TXN_VERSION,
+        transactional_id=f"{transactional_id}-{uuid.uuid4().hex}",
+        producer_id=NO_PRODUCER,
+        producer_epoch=0,
+        committed=False,
+    )
+    broker = client.coordinator(request.transactional_id, TRANSACTION_COORDINATOR)
+    return int(client.call(broker, request, EndTxnResponse).error_code)
+
+
+def _member(group: str, client: ClusterClient) -> int:
+    request = HeartbeatRequest(
+        version=HEARTBEAT_VERSION,
+        group_id=group,
+        generation_id=0,
+        member_id=MEMBER,
+        group_instance_id=None,
+    )
+    broker = client.coordinator(group, GROUP_COORDINATOR)
+    return int(client.call(broker, request, HeartbeatResponse).error_code)
+
+
+def _max_message_bytes(client: ClusterClient) -> int:
+    """The smallest of all brokers."""
+    found = [_of_broker(client, each) for each in client.view(()).brokers.values()]
+    return min(found)
+
+
+def _of_broker(client: ClusterClient, broker: Broker) -> int:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE,
+        resource_name=str(broker.node_id),
+        configuration_keys=[MAX_MESSAGE],
+    )
+    request = DescribeConfigsRequest(
+        version=DESCRIBE_CONFIGS_VERSION, resources=[resource], include_synonyms=False
+    )
+    (result,) = client.call(broker, request, DescribeConfigsResponse).results
+    if result.error_code:
+        raise ClusterUnavailable(f"{broker}: {error_name(result.error_code)}")
+    return int(next(each.value for each in result.configs if each.name == MAX_MESSAGE))

@@ -1,0 +1,145 @@
+"""`ureplicator doctor` with real servers, and with one that accepts connections and says nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kazoo.client import KazooClient
+
+from ureplicator_testkit.control.command import run
+from ureplicator_testkit.records.topics import create_topic
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 3
+DEADLINE_S = 20
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """Address of a server that accepts connections and never responds."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    with silent_server() as address:
+        yield address
+
+
+@pytest.fixture
+def another() -> Iterator[str]:
+    """Another one: no two clusters share an address."""
+    with silent_server() as address:
+        yield address
+
+
+@pytest.fixture
+def config(
+    zookeeper: ZooKeeperServer,
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+    fleet: str,
+    tmp_path: Path,
+) -> dict[str, Any]:
+    return {
+        "fleet": fleet,
+        "zookeeper": {"hosts": zookeeper.hosts},
+        "clusters": {
+            "west": {"bootstrap.servers": source_cluster.bootstrap},
+            "east": {"bootstrap.servers": target_cluster.bootstrap},
+        },
+        "routes": [{"source": "west", "target": "east"}],
+    }
+
+
+def examined(config: dict[str, Any], folder: Path, exit_code: int) -> list[dict[str, str]]:
+    path = folder / "fleet.yaml"
+    path.write_text(yaml.safe_dump(config))
+    words = ("doctor", "--config", path, "--timeout", str(TIMEOUT_S), "--json")
+    result = run(*words, "--set", "controller.port=0")
+    assert result.exit_code == exit_code, (result.output, result.exception)
+    assert result.stdout, result.stderr
+    body = json.loads(result.stdout)
+    assert body["ok"] is (exit_code == 0)
+    return list(body["findings"])
+
+
+def failures(found: list[dict[str, str]]) -> list[str]:
+    return [f"{each['subject']}: {each['reason']}" for each in found if each["level"] == "failure"]
+
+
+def test_healthy_servers(
+    config: dict[str, Any], source_cluster: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    create_topic(source_cluster.bootstrap, topic, partitions=1)
+    found = examined(config, tmp_path, 0)
+    reasons = [f"{each['subject']}: {each['reason']}" for each in found if each["level"] == "ok"]
+    for expected in (
+        "cluster east: may create topics",
+        "cluster east: may get producer ids",
+        "cluster east: may write transactions",
+        "cluster east: may commit positions",
+        "route west.east: what the source takes by default fits into the target",
+        f"ZooKeeper: /ureplicator/{config['fleet']} may be read and written",
+    ):
+        assert expected in reasons
+    assert not any("not known:" in each["reason"] for each in found)
+
+
+def test_nothing_is_left_behind(
+    config: dict[str, Any], zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    examined(config, tmp_path, 0)
+    client = KazooClient(zookeeper.hosts)
+    client.start()
+    try:
+        assert not client.exists_async(f"/ureplicator/{config['fleet']}").get(timeout=TIMEOUT_S)
+        names = client.get_children_async("/").get(timeout=TIMEOUT_S)
+        assert not [name for name in names if name.startswith("doctor")]
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_silent_servers_are_named_within_the_deadline(
+    config: dict[str, Any], silent: str, another: str, tmp_path: Path
+) -> None:
+    config["clusters"]["west"]["bootstrap.servers"] += f",{silent}"
+    config["clusters"]["east"]["bootstrap.servers"] = another
+    config["zookeeper"]["hosts"] += f",{silent}"
+    began_s = time.monotonic()
+    found = examined(config, tmp_path, 1)
+    assert time.monotonic() - began_s < DEADLINE_S
+    named = {
+        each["subject"]: each["level"]
+        for each in found
+        if silent in each["reason"] or another in each["reason"]
+    }
+    assert named == {
+        "ZooKeeper": "warning",
+        "cluster east": "failure",
+        "cluster west": "warning",
+    }
+    assert len(failures(found)) == 1
+
+
+def test_text_and_exit_code(config: dict[str, Any], silent: str, tmp_path: Path) -> None:
+    config["clusters"]["east"]["bootstrap.servers"] = silent
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump(config))
+    result = run("doctor", "--config", path, "--timeout", str(TIMEOUT_S))
+    assert result.exit_code == 1
+    assert f"failure  cluster east: {silent} does not respond: " in result.stdout
+    assert "-> start it, open the way to it, or correct bootstrap.servers" in result.stdout

@@ -1,0 +1,147 @@
+"""What is found in facts about this machine, ZooKeeper and the clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_cli.doctor.facts import HostFacts, RestFacts, ZooKeeperFacts
+from ureplicator_cli.doctor.findings import (
+    SOURCE_REQUESTS,
+    TARGET_REQUESTS,
+    ClusterRole,
+    Finding,
+    Level,
+    cluster_findings,
+    host_findings,
+    rest_findings,
+    size_findings,
+    zookeeper_findings,
+)
+from ureplicator_common.kafka.preflight import ClusterFacts, Right, Server, VisibleTopics
+
+ALL = {
+    key: (0, version + 1) for key, (_, version) in {**SOURCE_REQUESTS, **TARGET_REQUESTS}.items()
+}
+SOURCE = ClusterRole("west", is_source=True, is_target=False)
+TARGET = ClusterRole("east", is_source=False, is_target=True)
+HEALTHY = ClusterFacts(
+    (Server("k1:9092", "", ALL),),
+    cluster_id="c",
+    topics=VisibleTopics(3),
+    rights=dict.fromkeys(Right, ""),
+    max_message_bytes=1_000,
+)
+HOST = HostFacts("3.11.7", "1", "/bin/java", "", "4.3.0", 65_536, 1 << 34, True)
+
+
+def problems(findings: Iterable[Finding]) -> list[tuple[Level, str]]:
+    """Levels and reasons; each of these says what to do, and the others have nothing to do."""
+    found = list(findings)
+    assert found
+    assert all(bool(each.do) == (each.level is not Level.OK) for each in found)
+    return [(each.level, each.reason) for each in found if each.level is not Level.OK]
+
+
+@pytest.mark.parametrize("role", [SOURCE, TARGET])
+def test_healthy_cluster(role: ClusterRole) -> None:
+    assert problems(cluster_findings(role, HEALTHY)) == []
+
+
+def test_silent_server_is_named() -> None:
+    silent = Server("k2:9092", "no response in 5 s")
+    facts = replace(HEALTHY, servers=(*HEALTHY.servers, silent))
+    [(level, reason)] = problems(cluster_findings(SOURCE, facts))
+    assert (level, "k2:9092 does not respond: no response" in reason) == (Level.WARNING, True)
+    [(level, _)] = problems(cluster_findings(SOURCE, ClusterFacts((silent,))))
+    assert level is Level.FAILURE
+
+
+def test_advertised_broker_that_is_out_of_reach() -> None:
+    facts = replace(HEALTHY, advertised=(Server("inner:9092", "unreachable"),))
+    [(level, reason)] = problems(cluster_findings(TARGET, facts))
+    assert (level, "is advertised" in reason) == (Level.FAILURE, True)
+
+
+@pytest.mark.parametrize(("key", "accepted"), [(24, None), (0, (0, 8)), (26, (3, 5))])
+def test_versions_that_are_not_accepted(key: int, accepted: tuple[int, int] | None) -> None:
+    versions = {**ALL, key: accepted} if accepted else {k: v for k, v in ALL.items() if k != key}
+    facts = replace(HEALTHY, servers=(Server("k1:9092", "", versions),))
+    [(level, reason)] = problems(cluster_findings(TARGET, facts))
+    assert (level, TARGET_REQUESTS[key][0] in reason) == (Level.FAILURE, True)
+    assert problems(cluster_findings(SOURCE, facts)) == []
+
+
+@pytest.mark.parametrize("right", list(Right))
+def test_right_that_is_missing(right: Right) -> None:
+    facts = replace(HEALTHY, rights={**HEALTHY.rights, right: "X_AUTHORIZATION_FAILED"})
+    [(level, reason)] = problems(cluster_findings(TARGET, facts))
+    assert level is (Level.WARNING if right is Right.CREATE_TOPICS else Level.FAILURE)
+    assert reason == f"may not {right}: X_AUTHORIZATION_FAILED"
+
+
+def test_topics_without_a_right() -> None:
+    facts = replace(HEALTHY, topics=VisibleTopics(9, ("a", "b"), ("c",)))
+    assert problems(cluster_findings(SOURCE, facts)) == [
+        (Level.WARNING, "2 of 9 topics may not be read: a, b")
+    ]
+    assert problems(cluster_findings(TARGET, facts)) == [
+        (Level.WARNING, "1 of 9 topics may not be written: c")
+    ]
+
+
+def test_source_that_shows_no_topic() -> None:
+    facts = replace(HEALTHY, topics=VisibleTopics(0))
+    [(_, reason)] = problems(cluster_findings(SOURCE, facts))
+    assert reason.startswith("shows no topic")
+
+
+def test_what_is_not_known_is_no_pass() -> None:
+    facts = replace(HEALTHY, topics=None, rights={}, unread={"topics": "time limit exceeded"})
+    assert problems(cluster_findings(TARGET, facts)) == [
+        (Level.WARNING, "not known: topics: time limit exceeded")
+    ]
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(1_000, True), (999, False)])
+def test_sizes_of_batches(limit: int, fits: bool) -> None:
+    found = size_findings("west", "east", (HEALTHY, replace(HEALTHY, max_message_bytes=limit)))
+    assert (problems(found) == []) is fits
+
+
+def test_zookeeper() -> None:
+    facts = ZooKeeperFacts({"z1:2181": "", "z2:2181": ""}, "/ureplicator/f", True)
+    assert problems(zookeeper_findings(facts)) == []
+    one = replace(facts, servers={"z1:2181": "", "z2:2181": "refused"})
+    assert problems(zookeeper_findings(one)) == [
+        (Level.WARNING, "z2:2181 does not respond: refused")
+    ]
+    none = replace(facts, servers={"z1:2181": "refused"})
+    assert problems(zookeeper_findings(none))[0][0] is Level.FAILURE
+    refused = replace(facts, refusal="belongs to another user")
+    assert problems(zookeeper_findings(refused))[0][0] is Level.FAILURE
+    assert problems(zookeeper_findings(replace(facts, has_login=False)))[0][0] is Level.WARNING
+
+
+def test_host() -> None:
+    assert problems(host_findings(HOST, slots=2)) == []
+    without = replace(HOST, java="", java_failure="Java is missing", pyspark="")
+    assert [level for level, _ in problems(host_findings(without, slots=2))] == [
+        Level.FAILURE,
+        Level.FAILURE,
+    ]
+    assert problems(host_findings(without, slots=0)) == []
+    small = replace(HOST, open_files=1_024, memory_bytes=1 << 29, is_clock_synchronised=False)
+    assert len(problems(host_findings(small, slots=2))) == 3
+    assert len(problems(host_findings(replace(HOST, is_clock_synchronised=None), slots=0))) == 1
+
+
+def test_rest() -> None:
+    facts = RestFacts("127.0.0.1:9000", "", "loopback", False)
+    assert problems(rest_findings(facts)) == []
+    assert len(problems(rest_findings(replace(facts, port_failure="Address already in use")))) == 1
+    assert len(problems(rest_findings(replace(facts, mode="open")))) == 1
+    assert len(problems(rest_findings(replace(facts, mode="tokens")))) == 1
+    assert problems(rest_findings(replace(facts, mode="tokens", has_tls=True))) == []
