@@ -22,6 +22,7 @@ from ureplicator_cli.blacklist import blacklist
 from ureplicator_cli.consumers.failover import failover
 from ureplicator_cli.consumers.groups import groups
 from ureplicator_cli.consumers.offsets import offsets
+from ureplicator_cli.diagnosis.command import diagnose
 from ureplicator_cli.doctor.command import doctor
 from ureplicator_cli.history import history
 from ureplicator_cli.options import SectionedGroup
@@ -53,7 +54,7 @@ def cli() -> None:
 cli.add_section("Run a role", controller, worker, auditor, check_config, doctor, executor_archive)
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
 cli.add_section("Consumers", groups, offsets, failover)
-cli.add_section("Fleet", status, instances, history)
+cli.add_section("Fleet", status, instances, history, diagnose)
 cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Backup", export_fleet, import_fleet)

@@ -103,9 +103,37 @@ class RestClient:
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """The JSON object of the response. Raises RestFailure."""
+        response = self._response(method, path, query=query, body=body)
+        content = _json_object(response)
+        if response.ok and content is not None:
+            return content
+        text = _refusal(self._url, response.status_code, content)
+        raise RestFailure(text, refused=400 <= response.status_code < 500)
+
+    def text(self, path: str) -> str:
+        """The text of a response to GET. Raises RestFailure."""
+        response = self._response("GET", path)
+        if response.ok:
+            return response.text
+        raise RestFailure(_refusal(self._url, response.status_code, _json_object(response)))
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The token of the login, if there is one."""
+        return frozenset(str(self._session.headers.get("Authorization", "")).split()[1:])
+
+    def _response(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> requests.Response:
+        """Raises RestFailure."""
         try:
             with self._session as session:
-                response = session.request(
+                return session.request(
                     method,
                     self._url + path,
                     params=query,
@@ -119,11 +147,6 @@ class RestClient:
             ) from error
         except requests.exceptions.RequestException as error:
             raise RestFailure(f"{self._url}: {error}") from error
-        content = _json_object(response)
-        if response.ok and content is not None:
-            return content
-        text = _refusal(self._url, response.status_code, content)
-        raise RestFailure(text, refused=400 <= response.status_code < 500)
 
 
 def _token_in(path: Path) -> str:

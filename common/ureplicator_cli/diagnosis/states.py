@@ -1,0 +1,95 @@
+"""What REST, its controllers and the workers show: name of a member -> text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import requests
+
+from ureplicator_cli.rest_client import RestClient, RestFailure, quoted
+
+MAX_TOPICS, MAX_WORKERS = 50, 200
+"""Topics with a mismatch, and workers, that are read one by one."""
+PAGES = ("status", "metrics", "health", "config")
+PAGE_TIMEOUT_S = 5.0
+_NOT_JSON = frozenset({"/metrics", "/openapi.json"})
+
+
+def rest_states(client: RestClient) -> Iterator[tuple[str, str]]:
+    """Responses of all GET calls that need no parameter but a topic or a worker."""
+    try:
+        paths = client.call("GET", "/openapi.json")["paths"]
+        yield "rest/metrics.txt", client.text("/metrics")
+    except RestFailure as error:
+        yield "rest/failure.txt", f"{error}\n"
+        return
+    validation = _attempt(client, "/validation")
+    workers = _attempt(client, "/instances")
+    names = {
+        "{topic}": _topics(validation),
+        "{worker}": sorted(workers.get("workers", {}))[:MAX_WORKERS],
+    }
+    for template in sorted(path for path, item in paths.items() if _is_readable(path, item)):
+        for path in _filled(template, names):
+            yield _member(path), _text(client, path)
+
+
+def worker_pages(client: RestClient) -> Iterator[tuple[str, str]]:
+    """Pages of the live workers. They have no login, so no token is sent."""
+    workers = _attempt(client, "/instances").get("workers", {})
+    live = [(name, each) for name, each in workers.items() if each["live"] and each["host"]]
+    for name, each in live[:MAX_WORKERS]:
+        for page in PAGES:
+            url = f"http://{each['host']}:{each['port']}/{page}"
+            yield f"workers/{quoted(name)}/{page}.txt", _page(url)
+
+
+def _page(url: str) -> str:
+    try:
+        with requests.Session() as session:
+            session.trust_env = False
+            return session.get(url, timeout=PAGE_TIMEOUT_S, allow_redirects=False).text
+    except requests.exceptions.RequestException as error:
+        return f"{url}: {type(error).__name__}\n"
+
+
+def _is_readable(path: str, item: Mapping[str, Any]) -> bool:
+    if "get" not in item or path in _NOT_JSON:
+        return False
+    parameters = item["get"].get("parameters", ())
+    needed = [each for each in parameters if each.get("required") and each["in"] != "path"]
+    placed = path.replace("{topic}", "").replace("{worker}", "")
+    return not needed and "{" not in placed and not ("{topic}" in path and "{worker}" in path)
+
+
+def _filled(template: str, names: Mapping[str, list[str]]) -> Iterator[str]:
+    used = [(placeholder, found) for placeholder, found in names.items() if placeholder in template]
+    if not used:
+        yield template
+    for placeholder, found in used:
+        for name in found:
+            yield template.replace(placeholder, quoted(name))
+
+
+def _topics(validation: Mapping[str, Any]) -> list[str]:
+    return sorted({each["topic"] for each in validation.get("mismatches", ())})[:MAX_TOPICS]
+
+
+def _attempt(client: RestClient, path: str) -> dict[str, Any]:
+    try:
+        return client.call("GET", path)
+    except RestFailure:
+        return {}
+
+
+def _text(client: RestClient, path: str) -> str:
+    try:
+        return json.dumps(client.call("GET", path), indent=2) + "\n"
+    except RestFailure as error:
+        return json.dumps({"failure": str(error)}) + "\n"
+
+
+def _member(path: str) -> str:
+    return f"rest/{path.strip('/').replace('/', '_') or 'index'}.json"

@@ -1,0 +1,140 @@
+"""`ureplicator diagnose`: what is in the archive, and that no secret is."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ureplicator_cli.diagnosis.secrets import Redactor, masked_tree, secrets_in
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import PartitionState
+from ureplicator_testkit.control.command import run
+from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture
+from ureplicator_testkit.secured.outputs import findings
+
+PLAIN, IN_FILE, DIGEST, TOKEN = (
+    'planted,"in=cönfig',
+    "planted-in-file",
+    "planted-zk",
+    "planted/token",
+)
+KEY_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
+OWN = "planted-own-token-4711"
+SECRETS = (PLAIN, IN_FILE, DIGEST, TOKEN, KEY_LINE, OWN)
+
+
+@pytest.fixture
+def rest(new_rest: NewRest) -> RestFixture:
+    """With the document of its calls, which tells what can be read."""
+    return new_rest(described=True)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    files = {
+        "password": f"{IN_FILE}\n",
+        "digest": f"fleet:{DIGEST}\n",
+        "operators": f"olga {TOKEN}\n",
+        "key.pem": f"-----BEGIN PRIVATE KEY-----\n{KEY_LINE}\n-----END PRIVATE KEY-----\n",
+        "own": f"{OWN}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    tree = {
+        "fleet": "local",
+        "zookeeper": {"hosts": "z:1", "digest_file": str(tmp_path / "digest")},
+        "clusters": {
+            "a": {"bootstrap.servers": "a:1", "sasl.password": PLAIN},
+            "b": {
+                "bootstrap.servers": "b:1",
+                "sasl.password.file": str(tmp_path / "password"),
+                "ssl.key.location": str(tmp_path / "key.pem"),
+            },
+        },
+        "controller": {
+            "access": {"mode": "tokens", "operator_tokens_file": str(tmp_path / "operators")}
+        },
+        "routes": [{"source": "a", "target": "b", "handlers": [{"config": {"api_token": PLAIN}}]}],
+    }
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def members(archive: Path) -> Mapping[str, str]:
+    with tarfile.open(archive) as found:
+        return {
+            each.name.removeprefix("ureplicator-diagnosis/"): file.read().decode()
+            for each in found.getmembers()
+            if (file := found.extractfile(each)) is not None
+        }
+
+
+def test_archive_has_no_secret(rest: RestFixture, url: str, config: Path, tmp_path: Path) -> None:
+    reason = f"refused: {IN_FILE}"
+    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.place("orders", {0: "w1"})
+    rest.add_worker("w1")
+    rest.put_states("w1", "orders", {0: PartitionState.ERROR}, reason=reason)
+    log, out = tmp_path / "c1.log", tmp_path / "d.tar.gz"
+    log.write_text("\n".join(f"kept line {each}" for each in (*SECRETS, "end")))
+    own = tmp_path / "own"
+    result = run(
+        *("diagnose", "--out", out, "--config", config, "--log", log, "--token-file", own), url=url
+    )
+    assert result.exit_code == 0, result.output
+    found = members(out)
+    assert findings(found, SECRETS) == []
+    assert "refused: ********" in found["rest/topics_orders.json"]
+    assert {"versions.txt", "config.yaml", "rest/metrics.txt", "rest/validation.json"} <= set(found)
+    assert "ureplicator_mismatches" in found["rest/metrics.txt"]
+    assert found["logs/0-c1.log"].count("kept line") == len(SECRETS) + 1
+    assert found["logs/0-c1.log"].endswith("kept line end")
+    assert yaml.safe_load(found["config.yaml"])["clusters"]["a"]["bootstrap.servers"] == "a:1"
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert "workers/w1/metrics.txt" in found
+
+
+def test_without_a_controller(tmp_path: Path) -> None:
+    out = tmp_path / "d.tar.gz"
+    result = run("diagnose", "--out", out, "--url", "http://127.0.0.1:1")
+    assert result.exit_code == 0, result.output
+    assert "cannot reach a controller" in members(out)["rest/failure.txt"]
+
+
+def test_file_that_cannot_be_written(tmp_path: Path, url: str) -> None:
+    result = run("diagnose", "--out", tmp_path / "none" / "d.tar.gz", url=url)
+    assert result.exit_code == 1
+    assert "cannot be written" in result.stderr
+    result = run("diagnose", "--out", tmp_path / "d", "--log", tmp_path / "none", url=url)
+    assert result.exit_code == 1
+    assert "no file that can be read" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sasl.password=abc def", "sasl.password=******** def"),
+        ('{"token": "abc"}', '{"token": "********"}'),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ********"),
+        ("at http://user:abc@host/x", "at http://********@host/x"),
+        ("partition 7 of tokens", "partition 7 of tokens"),
+    ],
+)
+def test_what_looks_like_a_secret_in_a_log(line: str, expected: str) -> None:
+    assert Redactor(()).without_any(line) == expected
+
+
+def test_short_secrets_leave_words_alone() -> None:
+    assert Redactor(["on"]).without_secrets("online on one") == "online ******** one"
+
+
+def test_nested_secrets() -> None:
+    tree = {"password": ["one-secret", {"x": "two-secret"}], "list": [{"client_secret": "three"}]}
+    assert secrets_in(tree) == {"one-secret", "two-secret", "three"}
+    assert "secret" not in str(masked_tree(tree)["password"])
+    assert masked_tree(tree)["list"] == [{"client_secret": "********"}]
