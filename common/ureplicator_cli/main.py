@@ -32,6 +32,7 @@ from ureplicator_cli.roles import auditor, check_config, controller, executor_ar
 from ureplicator_cli.routes import limits, routes
 from ureplicator_cli.status import status
 from ureplicator_cli.terminal.completion import completion
+from ureplicator_cli.terminal.top import top
 from ureplicator_cli.topics import topics
 from ureplicator_cli.workers import instances
 from ureplicator_common._version import __version__
@@ -54,7 +55,7 @@ def cli() -> None:
 cli.add_section("Run a role", controller, worker, auditor, check_config, doctor, executor_archive)
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
 cli.add_section("Consumers", groups, offsets, failover)
-cli.add_section("Fleet", status, instances, history, diagnose)
+cli.add_section("Fleet", status, top, instances, history, diagnose)
 cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Backup", export_fleet, import_fleet)

@@ -83,8 +83,11 @@ class RestClient:
     controller and nowhere else.
     """
 
-    def __init__(self, url: str, *, login: Login | None = None) -> None:
+    def __init__(
+        self, url: str, *, login: Login | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
         """`login`: that of the command, unless given."""
+        self._timeout_s = timeout_s
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
         login = login or _login_of_command()
         self._session = requests.Session()
@@ -138,7 +141,7 @@ class RestClient:
                     self._url + path,
                     params=query,
                     json=body,
-                    timeout=TIMEOUT_S,
+                    timeout=self._timeout_s,
                     allow_redirects=False,
                 )
         except requests.exceptions.ConnectionError as error:

@@ -18,16 +18,32 @@ from ureplicator_cli.output import (
     worker_name,
 )
 from ureplicator_cli.rest_client import request
+from ureplicator_cli.terminal.live import INTERVAL_S, watch
 from ureplicator_common.model import EventKind
 
 
 @click.command()
+@click.option(
+    "--watch",
+    "interval_s",
+    type=click.FloatRange(0.1, 3_600),
+    is_flag=False,
+    flag_value=INTERVAL_S,
+    metavar="[SECONDS]",
+    help=f"Show counts and mismatches again and again.  [default: every {INTERVAL_S:g} s]",
+)
+@click.option("--count", type=click.IntRange(0), default=0, hidden=True)
 @client_options
-def status(url: str, as_json: bool) -> None:
+def status(url: str, as_json: bool, interval_s: float | None, count: int) -> None:
     """Show leader, workers, counts, audits, gaps and mismatches.
 
     A mismatch is a partition whose external view differs from its ideal state.
     """
+    if interval_s is not None:
+        if as_json:
+            raise click.UsageError("--watch and --json exclude each other")
+        watch(url, interval_s=interval_s, count=count, whole=False)
+        return
     ready = request("GET", url, "/ready")
     switches = request("GET", url, "/admin/autobalancing_status")
     switches |= request("GET", url, "/admin/freeze")
