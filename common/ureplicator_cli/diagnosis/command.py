@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import platform
 import tarfile
@@ -16,7 +17,7 @@ import click
 import yaml
 
 from ureplicator_cli.diagnosis.secrets import Redactor, masked_tree, secrets_in
-from ureplicator_cli.diagnosis.states import rest_states, worker_pages
+from ureplicator_cli.diagnosis.states import page, rest_states, worker_pages
 from ureplicator_cli.options import url_option
 from ureplicator_cli.output import fail
 from ureplicator_cli.rest_client import RestClient
@@ -48,8 +49,17 @@ MAX_LOG_BYTES = 32 << 20
     multiple=True,
     help="Log file to add. Repeatable.",
 )
+@click.option(
+    "--page",
+    "pages",
+    multiple=True,
+    metavar="URL",
+    help="Page to add, as /metrics at controller.metrics_port; no token is sent there. Repeatable.",
+)
 @url_option
-def diagnose(out: Path, config: Path | None, logs: tuple[Path, ...], url: str) -> None:
+def diagnose(
+    out: Path, config: Path | None, logs: tuple[Path, ...], pages: tuple[str, ...], url: str
+) -> None:
     """Write one archive for those who look for a fault.
 
     It holds what REST shows to the login, metrics of the fleet and of its workers, versions, the
@@ -66,7 +76,8 @@ def diagnose(out: Path, config: Path | None, logs: tuple[Path, ...], url: str) -
         fail(str(error))
     redactor = Redactor(secrets_in(tree) | client.secrets)
     try:
-        count = _write(out, _members(client, tree, logs, redactor))
+        members = itertools.chain(_members(client, tree, logs, redactor), _pages(pages, redactor))
+        count = _write(out, members)
     except OSError as error:
         fail(f"{out} cannot be written: {error.strerror} (name a file in an existing directory)")
     click.echo(f"{out}: {count} files")
@@ -97,6 +108,11 @@ def _members(
             yield name, redactor.without_secrets(text)
     for number, path in enumerate(logs):
         yield f"logs/{number}-{path.name}", redactor.without_any(_end_of(path))
+
+
+def _pages(urls: tuple[str, ...], redactor: Redactor) -> Iterator[tuple[str, str]]:
+    for number, url in enumerate(urls):
+        yield f"pages/{number}.txt", redactor.without_any(f"{url}\n{page(url)}")
 
 
 def _versions() -> str:

@@ -12,7 +12,7 @@ from ureplicator_cli.rest_client import RestClient, RestFailure, quoted
 
 MAX_TOPICS, MAX_WORKERS = 50, 200
 """Topics with a mismatch, and workers, that are read one by one."""
-PAGES = ("status", "metrics", "health", "config")
+PAGES = ("status", "metrics", "health", "ready")
 PAGE_TIMEOUT_S = 5.0
 _NOT_JSON = frozenset({"/metrics", "/openapi.json"})
 
@@ -41,12 +41,13 @@ def worker_pages(client: RestClient) -> Iterator[tuple[str, str]]:
     workers = _attempt(client, "/instances").get("workers", {})
     live = [(name, each) for name, each in workers.items() if each["live"] and each["host"]]
     for name, each in live[:MAX_WORKERS]:
-        for page in PAGES:
-            url = f"http://{each['host']}:{each['port']}/{page}"
-            yield f"workers/{quoted(name)}/{page}.txt", _page(url)
+        for shown in PAGES:
+            url = f"http://{each['host']}:{each['port']}/{shown}"
+            yield f"workers/{quoted(name)}/{shown}.txt", page(url)
 
 
-def _page(url: str) -> str:
+def page(url: str) -> str:
+    """Text of a page without login, or why it does not respond."""
     try:
         with requests.Session() as session:
             session.trust_env = False

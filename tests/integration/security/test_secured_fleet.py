@@ -122,6 +122,7 @@ def test_topics_are_created_copied_measured_and_compared(
     assert findings({**shown, "planted": f"x={quote(SECRET, safe='')}"}, SECRETS) == ["planted"]
     assert any(topic in text for name, text in shown.items() if name.startswith("/ureplicator"))
     assert any("by olga" in text for text in shown.values())
+    assert any("config.yaml" in name for name in shown if name.startswith("archive"))
     assert "everyone who reaches ZooKeeper" not in "".join(shown.values())
     with closing(
         ZooKeeperCoordination(hosts=closed_zookeeper.hosts, session_timeout_s=5)

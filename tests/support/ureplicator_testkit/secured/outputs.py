@@ -6,7 +6,9 @@ To be searched for secrets. Each output has a name, so that a finding says where
 from __future__ import annotations
 
 import base64
+import tarfile
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from urllib.parse import quote
 
 import psutil
@@ -42,6 +44,7 @@ def outputs(
         **dict(_nodes(fleet, hosts, user)),
         **dict(_command_lines(fleet)),
         **dict(_commands(fleet, token_file)),
+        **dict(_archive(fleet, token_file)),
     }
 
 
@@ -104,6 +107,22 @@ def _command_lines(fleet: Fleet) -> Iterator[tuple[str, str]]:
                 yield f"{id} {pid}", " ".join(psutil.Process(pid).cmdline())
             except psutil.NoSuchProcess:
                 continue
+
+
+def _archive(fleet: Fleet, token_file: str) -> Iterator[tuple[str, str]]:
+    """Members of an archive of `ureplicator diagnose` with all logs, and one that holds a secret."""
+    archive, planted = fleet.folder / "diagnosis.tar.gz", fleet.folder / "planted.txt"
+    planted.write_text(f"token in a log: {Path(token_file).read_text()}")
+    logs = [word for path in (*fleet.folder.glob("*.log"), planted) for word in ("--log", path)]
+    config = fleet.config_of(next(iter(fleet.processes)))
+    words = ("diagnose", "--out", archive, "--config", config, *logs, "--token-file", token_file)
+    result = run(*words, url=fleet.url())
+    assert result.exit_code == 0, result.output
+    with tarfile.open(archive) as found:
+        for each in found.getmembers():
+            file = found.extractfile(each)
+            assert file is not None
+            yield f"archive {each.name}", file.read().decode()
 
 
 def _commands(fleet: Fleet, token_file: str) -> Iterator[tuple[str, str]]:

@@ -84,7 +84,20 @@ def test_archive_has_no_secret(rest: RestFixture, url: str, config: Path, tmp_pa
     log.write_text("\n".join(f"kept line {each}" for each in (*SECRETS, "end")))
     own = tmp_path / "own"
     result = run(
-        *("diagnose", "--out", out, "--config", config, "--log", log, "--token-file", own), url=url
+        *(
+            "diagnose",
+            "--out",
+            out,
+            "--config",
+            config,
+            "--log",
+            log,
+            "--token-file",
+            own,
+            "--page",
+            f"{url}/metrics",
+        ),
+        url=url,
     )
     assert result.exit_code == 0, result.output
     found = members(out)
@@ -97,6 +110,7 @@ def test_archive_has_no_secret(rest: RestFixture, url: str, config: Path, tmp_pa
     assert yaml.safe_load(found["config.yaml"])["clusters"]["a"]["bootstrap.servers"] == "a:1"
     assert out.stat().st_mode & 0o777 == 0o600
     assert "workers/w1/metrics.txt" in found
+    assert "ureplicator_mismatches" in found["pages/0.txt"]
 
 
 def test_without_a_controller(tmp_path: Path) -> None:
