@@ -33,6 +33,7 @@ from kafka.protocol.producer import (
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
+    ONE_PART,
     TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
@@ -107,7 +108,7 @@ def _servers(
 def _server(name: str, properties: Mapping[str, str], address: str, timeout_s: float) -> Server:
     host, _, port = address.rpartition(":")
     alone = {**properties, "bootstrap.servers": address}
-    with closing(open_client(name, alone, timeout_s=timeout_s)) as client:
+    with closing(open_client(name, alone, timeout_s=timeout_s / ONE_PART)) as client:
         request = ApiVersionsRequest(version=API_VERSIONS_VERSION)
         broker = Broker(-1, host.strip("[]"), int(port))
         try:
