@@ -4,6 +4,7 @@ All four flow at once. A fleet of its own copies them; each test ends with both 
 from the beginning.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -90,8 +91,13 @@ def test_a_coordinator_is_killed_while_transactions_are_sealed(
         )
         broker = transaction_coordinator(site.target, id)
     site.target.kill(broker)
+    began_s = time.monotonic()
     flow.history.add(Fault(f"SIGKILL: broker {broker}, coordinator of {coordinator}"))
     flow.assert_copying(deadline_s=60)
+    flow.wait_caught_up(deadline_s=60)
+    print(
+        f"coordinator of {coordinator} killed: committed again {time.monotonic() - began_s:.1f} s"
+    )
     site.target.restart(broker)
     settle(site.target)
     flow.judge()

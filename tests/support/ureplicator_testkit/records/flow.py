@@ -189,7 +189,12 @@ class Flow:
         return {number: end for number, (_, end) in found.items()}
 
     def wait_caught_up(self, deadline_s: float = 40) -> None:
-        """Wait until a position is committed past everything that the source has now."""
+        """Wait until a position is committed past everything that the source has now, of the flows beside,
+        too."""
+        for flow in (self, *self._beside):
+            flow._wait_caught_up(deadline_s)
+
+    def _wait_caught_up(self, deadline_s: float) -> None:
         ends, group = self._source_ends(), self._fleet.group(self._route)
         client = ClusterClient(self._target)
         wanted = {self.copy: sorted(ends)}
