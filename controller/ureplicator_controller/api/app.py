@@ -40,6 +40,7 @@ from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagCollector
 from ureplicator_controller.api.lag_collection.metrics import LagMetrics
+from ureplicator_controller.api.overview import calls as overview
 from ureplicator_controller.api.principals import calls as principals
 from ureplicator_controller.api.routes import (
     admin,
@@ -140,6 +141,10 @@ def create_app(needs: Dependencies) -> Flask:
     )
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
+    encoded = overview.EncodedOverview(
+        settings=settings, fleet=fleet, lag_cache=lag_cache, find=standings.of
+    )
+    app.register_api(overview.blueprint(encoded))
     app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
     app.register_blueprint(login.blueprint(gate))
     schema.register(app)

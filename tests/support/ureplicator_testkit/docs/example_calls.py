@@ -95,6 +95,7 @@ CALLS = (
     ExampleCall("GET", "/validation/srcKafka"),
     ExampleCall("GET", "/validation/topics"),
     ExampleCall("GET", "/validation/principals"),
+    ExampleCall("GET", "/overview"),
     ExampleCall("GET", "/noprogress"),
     ExampleCall("GET", "/admin/workloadinfo"),
     ExampleCall("GET", "/history", "/history?limit=2"),

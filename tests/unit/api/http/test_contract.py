@@ -95,6 +95,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/validation/topics", None, 200, JSON),
     ("GET", "/validation/principals", None, 200, JSON),
     ("GET", "/validation/topics?src=nowhere", None, 404, ""),
+    ("GET", "/overview", None, 200, JSON),
+    ("GET", "/overview?src=source", None, 400, ""),
     ("GET", "/noprogress", None, 200, JSON),
     ("GET", "/noprogress?src=nowhere", None, 404, ""),
     ("GET", "/noprogress?since=1", None, 400, ""),

@@ -36,6 +36,7 @@ def removed(rest: RestFixture) -> RestFixture:
         f"/offset/ships/0{CHOSEN}",
         "/blacklist",
         "/noprogress",
+        "/overview",
         "/validation",
         "/validation/srcKafka",
         "/metrics",

@@ -1,0 +1,105 @@
+// Operators' acts, each confirmed in a dialog that says what will happen.
+import { byId, element } from "./elements.js";
+
+async function call(method, path) {
+  const response = await fetch(path, { method, headers: { Accept: "application/json" } });
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.detail || response.statusText);
+  return body;
+}
+
+// Button that asks before it calls REST. `explain` returns the lines that say what will happen.
+export function actionButton({ text, method, path, explain }) {
+  const button = element("button", { text, type: "button", kind: "mark" });
+  button.addEventListener("click", () => ask({ text, method, path, explain }));
+  return button;
+}
+
+let asked = 0; // number of the question that the dialog shows
+
+async function ask({ text, method, path, explain }) {
+  asked += 1;
+  const own = asked;
+  const dialog = byId("confirm");
+  byId("confirm-title").textContent = text;
+  byId("confirm-call").textContent = `${method} ${path}`;
+  byId("confirm-result").textContent = "";
+  byId("confirm-apply").disabled = true;
+  byId("confirm-lines").replaceChildren();
+  byId("confirm-apply").onclick = () => apply(method, path);
+  if (!dialog.open) dialog.showModal();
+  try {
+    const lines = await explain();
+    if (own !== asked) return;
+    byId("confirm-lines").replaceChildren(...lines.map((line) => element("li", { text: line })));
+    byId("confirm-apply").disabled = false;
+  } catch (error) {
+    if (own === asked) byId("confirm-result").textContent = error.message;
+  }
+}
+
+async function apply(method, path) {
+  byId("confirm-apply").disabled = true;
+  try {
+    await call(method, path);
+    byId("confirm").close();
+  } catch (error) {
+    byId("confirm-result").textContent = error.message;
+  }
+}
+
+// Lines of a rebalance's dry run.
+export async function rebalanceMoves() {
+  const plan = await call("POST", "/rebalance?dry_run=true");
+  const moves = plan.moves.map(
+    (move) => `${move.route}/${move.topic}/${move.partition}: ${move.from || "no worker"} -> ${move.to || "no worker"}: ${move.reason}`,
+  );
+  return moves.length ? moves : ["No partition would move."];
+}
+
+const pathOf = (tile, act) => {
+  const [src, dst] = tile.route.split(".");
+  const chosen = new URLSearchParams({ src, dst });
+  return `/topics/${encodeURIComponent(tile.topic)}/${act}?${chosen}`;
+};
+
+// Buttons for what the tile shows.
+export function tileActions(tile) {
+  const name = `${tile.route}/${tile.topic}`;
+  const buttons = [
+    actionButton({
+      text: `Pause ${tile.topic}`,
+      method: "POST",
+      path: pathOf(tile, "pause"),
+      explain: async () => [`All partitions of ${name} stop being copied. Positions are kept.`],
+    }),
+    actionButton({
+      text: `Resume ${tile.topic}`,
+      method: "POST",
+      path: pathOf(tile, "resume"),
+      explain: async () => [`Copying of ${name} goes on at its positions.`],
+    }),
+  ];
+  if (tile.worker) {
+    buttons.push(...workerActions(tile.worker));
+  }
+  return buttons;
+}
+
+function workerActions(worker) {
+  const path = `/instances/${encodeURIComponent(worker)}`;
+  return [
+    actionButton({
+      text: `Drain ${worker}`,
+      method: "DELETE",
+      path,
+      explain: async () => [`All partitions of ${worker} move to other workers, and it gets no others.`],
+    }),
+    actionButton({
+      text: `End draining of ${worker}`,
+      method: "POST",
+      path,
+      explain: async () => [`${worker} gets partitions again.`],
+    }),
+  ];
+}

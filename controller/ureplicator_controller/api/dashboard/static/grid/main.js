@@ -1,0 +1,217 @@
+// The grid: external view against the ideal state, and a sentence on each route.
+import { actionButton, rebalanceMoves, tileActions } from "./actions.js";
+import { draw } from "./canvas.js";
+import { byId, element } from "./elements.js";
+import { fromAddress, shownTiles, toAddress } from "./filters.js";
+import { layout, moved, tileAt } from "./layout.js";
+import { follow, tileOf } from "./overview.js";
+import { tableOf } from "./table.js";
+import { duration, since } from "./times.js";
+
+const canvas = byId("grid");
+const page = {
+  overview: null,
+  filter: fromAddress(window.location.search),
+  shown: [],
+  drawn: null,
+  selected: null, // index of a tile
+  acting: "", // tile whose buttons are shown
+  lines: [], // of the routes
+  readAt: 0, // of the last change
+  aliveAt: 0, // of the last response
+};
+
+function redraw() {
+  const { overview } = page;
+  if (!overview) return;
+  const width = canvas.parentElement.clientWidth;
+  page.shown = shownTiles(overview, page.filter);
+  page.drawn = layout({
+    shown: page.shown,
+    workerOf: overview.tiles.worker,
+    workers: overview.workers.length,
+    width,
+  });
+  draw(canvas, { overview, drawn: page.drawn, selected: located(page.selected), width });
+  drawCounts();
+  if (byId("grid-table").open) fillTable();
+}
+
+function located(index) {
+  if (index === null) return null;
+  for (const block of page.drawn.blocks) {
+    const position = block.tiles.indexOf(index);
+    if (position >= 0) return { block, position };
+  }
+  return null;
+}
+
+function drawCounts() {
+  const { overview, shown } = page;
+  const counts = overview.states.map(() => 0);
+  for (const state of overview.tiles.state) counts[state] += 1;
+  overview.states.forEach((state, at) => {
+    byId(`count-${state}`).textContent = counts[at].toLocaleString("en");
+  });
+  byId("grid-shown").textContent = `${shown.length.toLocaleString("en")} of ${overview.tiles.state.length.toLocaleString("en")} partitions`;
+}
+
+function fillTable() {
+  byId("grid-rows").replaceChildren(...tableOf(page.overview, page.shown, Date.now()));
+}
+
+// A button is made anew only when it does something else: one that has the focus keeps it.
+function drawRoutes() {
+  const routes = page.overview.summaries;
+  if (page.lines.length !== routes.length) {
+    page.lines = routes.map(() => ({ text: element("span"), act: element("span"), path: null }));
+    byId("routes").replaceChildren(
+      ...page.lines.map(({ text, act }) => element("p", { kind: "sentence" }, text, " ", act)),
+    );
+  }
+  routes.forEach((route, at) => drawRoute(page.lines[at], route));
+}
+
+function drawRoute(line, route) {
+  line.text.textContent = route.sentence;
+  const step = route.nextSteps.find((each) => each.method);
+  const path = step ? step.path : "";
+  if (line.path === path) return;
+  line.path = path;
+  line.act.replaceChildren();
+  if (step) {
+    line.act.append(
+      actionButton({ text: "Do it", method: step.method, path, explain: async () => [step.text] }),
+    );
+  }
+}
+
+function select(index) {
+  page.selected = index;
+  drawSelected();
+  redraw();
+}
+
+function drawSelected() {
+  if (page.selected === null) return;
+  const tile = tileOf(page.overview, page.selected);
+  byId("tile-text").replaceChildren(...describe(tile));
+  const acting = `${tile.route}/${tile.topic} ${tile.worker}`;
+  if (page.acting === acting) return;
+  page.acting = acting;
+  byId("tile-acts").replaceChildren(...tileActions(tile));
+}
+
+function describe(tile) {
+  const lines = [
+    `${tile.route}/${tile.topic}/${tile.partition}: ${tile.state}`,
+    `ideal: ${tile.worker || "no worker"}; reported: ${tile.actual || "no worker"}`,
+    tile.reason ? `${tile.reason} (ideal state of ${since(tile.since, Date.now()) || "no time"})` : "",
+    `lag ${duration(tile.lagSeconds)}`,
+  ];
+  return lines.filter(Boolean).map((text) => element("p", { text }));
+}
+
+function pointed(event) {
+  const box = canvas.getBoundingClientRect();
+  const found = page.drawn && tileAt(page.drawn, event.clientX - box.left, event.clientY - box.top);
+  return found ? found.block.tiles[found.position] : null;
+}
+
+function hover(event) {
+  const index = pointed(event);
+  canvas.title = index === null ? "" : describe(tileOf(page.overview, index)).map((each) => each.textContent).join("\n");
+}
+
+function onKey(event) {
+  if (!page.drawn || !page.drawn.blocks.length || !event.key.startsWith("Arrow")) return;
+  event.preventDefault();
+  const from = located(page.selected);
+  const first = { block: page.drawn.blocks[0], position: 0 };
+  const to = from ? moved(page.drawn, from, event.key) : first;
+  select(to.block.tiles[to.position]);
+}
+
+function setFilter(change) {
+  page.filter = { ...page.filter, ...change };
+  window.history.replaceState(null, "", `${window.location.pathname}${toAddress(page.filter)}`);
+  showFilter();
+  redraw();
+}
+
+function showFilter() {
+  byId("grid-topic").value = page.filter.topic;
+  byId("grid-differing").checked = page.filter.differing;
+  byId("grid-state").value = page.filter.state;
+  byId("grid-worker").textContent = page.filter.worker ? `worker ${page.filter.worker}` : "";
+}
+
+// No figure without its age: of what was read last, and of the lag in it.
+function showAge() {
+  if (!page.overview) return;
+  const now = performance.now();
+  const { lagAgeSeconds } = page.overview;
+  const lag = lagAgeSeconds === null ? "not collected yet" : `${duration(lagAgeSeconds + (now - page.readAt) / 1000)} old`;
+  byId("grid-age").textContent = `read ${duration((now - page.aliveAt) / 1000)} ago, lag ${lag}`;
+}
+
+function changed(overview) {
+  const before = page.overview;
+  const chosen = before && page.selected !== null ? tileOf(before, page.selected) : null;
+  page.overview = overview;
+  page.readAt = performance.now();
+  page.selected = chosen ? indexOf(overview, chosen) : null;
+  drawRoutes();
+  redraw();
+  drawSelected();
+}
+
+function indexOf(overview, { route, topic, partition }) {
+  const { tiles, topics } = overview;
+  const key = topics.findIndex((each) => each.route === route && each.topic === topic);
+  const index = tiles.topic.findIndex((each, at) => each === key && tiles.partition[at] === partition);
+  return index < 0 ? null : index;
+}
+
+function alive() {
+  page.aliveAt = performance.now();
+  byId("grid-lost").textContent = "";
+  byId("fleet").classList.remove("stale");
+}
+
+function failed(error) {
+  byId("grid-lost").textContent = `${error.message}: what is shown is the last that was read`;
+  byId("fleet").classList.add("stale");
+}
+
+canvas.addEventListener("mousemove", hover);
+canvas.addEventListener("click", (event) => {
+  const index = pointed(event);
+  if (index !== null) select(index);
+});
+canvas.addEventListener("keydown", onKey);
+byId("grid-topic").addEventListener("input", (event) => setFilter({ topic: event.target.value }));
+byId("grid-state").addEventListener("change", (event) => setFilter({ state: event.target.value }));
+byId("grid-differing").addEventListener("change", (event) => setFilter({ differing: event.target.checked }));
+byId("grid-table").addEventListener("toggle", redraw);
+byId("confirm-cancel").addEventListener("click", () => byId("confirm").close());
+byId("fleet-acts").append(
+  actionButton({ text: "Rebalance", method: "POST", path: "/rebalance", explain: rebalanceMoves }),
+  actionButton({
+    text: "Freeze",
+    method: "POST",
+    path: "/admin/freeze",
+    explain: async () => ["No partition changes its owner unless operators request that very thing."],
+  }),
+  actionButton({
+    text: "Unfreeze",
+    method: "POST",
+    path: "/admin/unfreeze",
+    explain: async () => ["Partitions move automatically again; a mass loss counts as confirmed."],
+  }),
+);
+new ResizeObserver(redraw).observe(canvas.parentElement);
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+setInterval(showAge, 500);
+showFilter();
+follow({ changed, failed, alive });

@@ -1,0 +1,1 @@
+"""`/overview`: the whole fleet in one response, for the dashboard."""

@@ -1,0 +1,208 @@
+"""The dashboard in a real browser: Debian's Chromium, driven by playwright, against REST over in-memory
+ZooKeeper and Kafka, which a test can put into any state at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from werkzeug.serving import make_server
+
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import PartitionState, TopicState, WorkerId
+from ureplicator_common.znodes import decode_known_worker, decode_switches
+from ureplicator_testkit.control.rest_fixture import RestFixture
+
+pytestmark = pytest.mark.integration
+
+CHROMIUM = shutil.which("chromium")
+SHOWN_WITHIN_MS = 3_000
+HOSTILE = "<img src=x onerror=alert(1)><script>document.title='taken'</script>\u202egnp.evil"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        assert not os.environ.get("CI"), "scripts/setup --tests installs Chromium"
+        pytest.skip("no Chromium: scripts/setup --tests installs it where apt-get is at hand")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def rest() -> Iterator[RestFixture]:
+    rest = RestFixture()
+    rest.put_leader()
+    rest.add_worker("w1")
+    rest.add_worker("w2")
+    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "w1"})
+    rest.put_states("w1", "orders", dict.fromkeys(range(4), PartitionState.ONLINE))
+    yield rest
+    rest.close()
+
+
+@pytest.fixture
+def address(rest: RestFixture) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """The page of a fleet in which all agrees. The test fails with what its console says."""
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    said: list[str] = []
+    page.on(
+        "console", lambda message: said.append(message.text) if message.type == "error" else None
+    )
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(address)
+    expect(page.locator("#count-agree")).to_have_text("4", timeout=10_000)
+    yield page
+    page.close()
+    assert said == []
+
+
+def click_tile(page: Page, x: int = 5, y: int = 27) -> None:
+    """Click the first tile, which is below the label of its worker."""
+    page.locator("#grid").click(position={"x": x, "y": y})
+
+
+def apply(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+    expect(page.locator("#confirm-apply")).to_be_enabled()
+    page.locator("#confirm-apply").click()
+    expect(page.locator("#confirm")).to_be_hidden()
+
+
+def test_a_mismatch_appears_with_its_reason_and_disappears(rest: RestFixture, page: Page) -> None:
+    rest.place("orders", {0: "w2", 1: "w1", 2: "w1", 3: "w1"})
+    expect(page.locator("#count-moving")).to_have_text("1", timeout=SHOWN_WITHIN_MS)
+    page.locator("#grid-differing").check()
+    assert "differing=true" in page.url
+    click_tile(page)
+    expect(page.locator("#tile")).to_contain_text("source.target/orders/0: moving")
+    expect(page.locator("#tile")).to_contain_text("waiting for w1 to release it")
+    expect(page.locator("#routes")).to_contain_text("1 partition is not as in the ideal state")
+    rest.put_states("w1", "orders", {n: PartitionState.ONLINE for n in (1, 2, 3)})
+    rest.put_states("w2", "orders", {0: PartitionState.ONLINE})
+    expect(page.locator("#count-moving")).to_have_text("0", timeout=SHOWN_WITHIN_MS)
+    expect(page.locator("#routes")).to_contain_text("nothing to do")
+
+
+def test_keys_choose_tiles_and_the_table_has_the_same(page: Page) -> None:
+    page.locator("#grid").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tile")).to_contain_text("orders/0: agree")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tile")).to_contain_text("orders/1: agree")
+    page.locator("#grid-table summary").click()
+    expect(page.locator("#grid-rows tbody tr")).to_have_count(4)
+
+
+def test_the_address_has_the_filters(page: Page, address: str) -> None:
+    page.goto(f"{address}?topic=nothing")
+    expect(page.locator("#grid-shown")).to_have_text("0 of 4 partitions")
+    page.locator("#grid-topic").fill("ord")
+    expect(page.locator("#grid-shown")).to_have_text("4 of 4 partitions")
+    assert page.url == f"{address}?topic=ord"
+
+
+def test_clicks_pause_and_resume_a_topic(rest: RestFixture, page: Page) -> None:
+    click_tile(page)
+    apply(page, "Pause orders")
+    paused = rest.intent("orders")
+    assert paused is not None
+    assert paused.state is TopicState.PAUSED
+    apply(page, "Resume orders")
+    resumed = rest.intent("orders")
+    assert resumed is not None
+    assert resumed.state is TopicState.ACTIVE
+
+
+def test_clicks_drain_a_worker(rest: RestFixture, page: Page) -> None:
+    click_tile(page)
+    path = rest.paths.worker_known(WorkerId("w1"))
+    for name, drained in (("Drain w1", True), ("End draining of w1", False)):
+        apply(page, name)
+        node = rest.other_client.get(path)
+        assert node is not None
+        assert decode_known_worker(node.data).draining is drained
+
+
+def test_clicks_freeze_and_the_sentence_unfreezes(rest: RestFixture, page: Page) -> None:
+    apply(page, "Freeze")
+    expect(page.locator("#routes")).to_contain_text("the fleet is frozen", timeout=SHOWN_WITHIN_MS)
+    apply(page, "Do it")
+    node = rest.other_client.get(rest.paths.settings)
+    assert node is not None
+    assert not decode_switches(node.data).frozen
+
+
+def test_a_rebalance_shows_its_moves_first(rest: RestFixture, page: Page) -> None:
+    rest.place("orders", dict.fromkeys(range(4)))
+    page.get_by_role("button", name="Rebalance", exact=True).click()
+    expect(page.locator("#confirm-lines li").first).to_contain_text("source.target/orders/0")
+    before = rest.other_client.get(rest.paths.settings)
+    page.locator("#confirm-cancel").click()
+    assert rest.other_client.get(rest.paths.settings) == before
+    apply(page, "Rebalance")
+    node = rest.other_client.get(rest.paths.settings)
+    assert node is not None
+    assert decode_switches(node.data).rebalance_requested
+
+
+def test_hostile_reasons_are_text(rest: RestFixture, page: Page) -> None:
+    rest.put_states("w1", "orders", dict.fromkeys(range(4), PartitionState.ERROR), reason=HOSTILE)
+    expect(page.locator("#count-error")).to_have_text("4", timeout=SHOWN_WITHIN_MS)
+    click_tile(page)
+    expect(page.locator("#tile")).to_contain_text(HOSTILE)
+    expect(page.locator("#routes")).to_contain_text(HOSTILE)
+    assert page.title() != "taken"
+    assert page.locator("main img").count() == 0
+
+
+def test_without_zookeeper_the_last_known_stays_with_its_age(
+    rest: RestFixture, browser: Browser, address: str
+) -> None:
+    page = browser.new_page()
+    page.goto(address)
+    expect(page.locator("#count-agree")).to_have_text("4", timeout=10_000)
+    with rest.zookeeper_unavailable():
+        lost = page.locator("#grid-lost")
+        expect(lost).to_contain_text("what is shown is the last", timeout=SHOWN_WITHIN_MS)
+        expect(page.locator("#count-agree")).to_have_text("4")
+        expect(page.locator("#grid-age")).to_contain_text("ago")
+    expect(lost).to_be_empty(timeout=10_000)
+    page.close()
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_ten_thousand_partitions_are_seen_at_once(
+    rest: RestFixture, browser: Browser, address: str, width: int
+) -> None:
+    for topic in range(1000):
+        rest.put_intent(f"t{topic:04}", TopicIntent(10, 10))
+        rest.place(f"t{topic:04}", dict.fromkeys(range(10), "w1"))
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(address)
+    expect(page.locator("#grid-shown")).to_have_text("10,004 of 10,004 partitions", timeout=30_000)
+    painted_ms = page.evaluate(
+        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    )
+    print(f"first paint after {painted_ms:.0f} ms at a width of {width}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
