@@ -7,6 +7,8 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -21,6 +23,8 @@ pytestmark = pytest.mark.integration
 
 CHROMIUM = shutil.which("chromium")
 SHOWN_WITHIN_MS = 3_000
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+"""axe-core 4.14.1, under the Mozilla Public License 2.0."""
 HOSTILE = "<img src=x onerror=alert(1)><script>document.title='taken'</script>\u202egnp.evil"
 
 
@@ -206,3 +210,21 @@ def test_ten_thousand_partitions_are_seen_at_once(
     print(f"first paint after {painted_ms:.0f} ms at a width of {width}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.close()
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(
+    rest: RestFixture, page: Page, scheme: Literal["light", "dark"], width: int
+) -> None:
+    rest.put_intent("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
+    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
+    rest.place("orders", {0: "w2", 1: "w1", 2: "w1", 3: "w1"})
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    expect(page.locator("#count-moving")).to_have_text("1", timeout=SHOWN_WITHIN_MS)
+    click_tile(page)
+    page.locator("#grid-table summary").click()
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run().then((result) => result.violations)")
+    assert [each for each in found if each["impact"] in ("serious", "critical")] == []
