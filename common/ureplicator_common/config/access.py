@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from ureplicator_common.config.oidc import OidcSettings
 from ureplicator_common.config.section import Fault, Faults, Section
 
 
@@ -21,14 +22,16 @@ class AccessSettings(Section):
     """File with the tokens that may read: a line `NAME TOKEN [until=TIME]` each. TOKEN has at least 20
     random characters, or is `sha256:` and its hash. The file is read again when it changes."""
     operator_tokens_file: str = ""
-    """File with the tokens that may also change the fleet."""
+    """File with the tokens that may also change the fleet. Required without `oidc`."""
+    oidc: OidcSettings = OidcSettings()
 
     @model_validator(mode="after")
     def _files_fit(self) -> AccessSettings:
-        if self.mode == "tokens" and not self.operator_tokens_file:
-            raise Faults([Fault("operator_tokens_file", "is required with mode: tokens")])
-        if self.mode != "tokens" and (self.operator_tokens_file or self.viewer_tokens_file):
-            raise Faults([Fault("mode", "must be tokens where a file of tokens is given")])
+        files = self.operator_tokens_file or self.viewer_tokens_file
+        if self.mode == "tokens" and not (self.operator_tokens_file or self.oidc.enabled):
+            raise Faults([Fault("operator_tokens_file", "is required with mode: tokens, or oidc")])
+        if self.mode != "tokens" and (files or self.oidc.enabled):
+            raise Faults([Fault("mode", "must be tokens where a file of tokens or oidc is given")])
         return self
 
 

@@ -16,25 +16,30 @@ from flask import Flask, Response, g, redirect, request
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_controller.api.access.attempts import Attempts
+from ureplicator_controller.api.access.oidc.bearer import Bearers, looks_signed
+from ureplicator_controller.api.access.oidc.errors import ProviderUnavailable, TokenRefused
 from ureplicator_controller.api.access.roles import Role, role_of
 from ureplicator_controller.api.access.token_files import TokenFiles
 from ureplicator_controller.api.access.tokens import Token, digest_of, find_token
-from ureplicator_controller.api.http.problems import Problem
+from ureplicator_controller.api.http.problems import Problem, unavailable
 
 COOKIE = "ureplicator_token"
 LOGIN = "/login"
+PROVIDER_RETRY_S = 10
 _SCHEME = "bearer "
 _HINT = "send Authorization: Bearer <token>, or log in at /login"
 
 
 class Gate:
-    """Judges callers by the tokens of `controller.access`. Raises ConfigurationError."""
+    """Judges callers by `controller.access`: tokens of files and of an identity provider. Raises
+    ConfigurationError."""
 
     def __init__(self, settings: ControllerSettings, *, clock: Clock) -> None:
         access = settings.access
         self.is_closed = access.mode == "tokens"
         files = {Role.VIEWER: access.viewer_tokens_file, Role.OPERATOR: access.operator_tokens_file}
         self._files = TokenFiles(files if self.is_closed else {})
+        self._bearers = Bearers(access.oidc, clock=clock) if access.oidc.enabled else None
         self._attempts = Attempts()
         self._clock = clock
 
@@ -48,7 +53,16 @@ class Gate:
             needed = role_of(app, request)
             return self._refusal(needed) if needed > Role.NOBODY else None
 
-    def known(self, presented: str) -> Token:
+    def admit(self, presented: str, needed: Role) -> None:
+        """Remember the caller, who must have at least this role. Raises Problem."""
+        token = self._known(presented)
+        g.caller = token.name
+        if token.role < needed:
+            held = f"is a {token.role.name.lower()}" if token.role else "has no role here"
+            detail = f"{token.name} {held}; this call needs the role {needed.name.lower()}"
+            raise Problem(HTTPStatus.FORBIDDEN, detail)
+
+    def _known(self, presented: str) -> Token:
         """The token that is presented. Raises Problem."""
         address, digest = request.remote_addr or "", digest_of(presented)
         now_s = self._clock.monotonic_s()
@@ -59,28 +73,33 @@ class Gate:
                 "too many logins of this address have failed",
                 retry_after_s=math.ceil(wait_s),
             )
-        found = find_token(self._files.tokens(), presented, now_s=self._clock.wall_ms() / 1000)
-        if found is None:
+        try:
+            found = self._judged(presented)
+        except TokenRefused as error:
             self._attempts.failed(address, digest, now_s=now_s)
-            raise _unauthorized("the token is not known, or has expired")
+            raise _unauthorized(str(error)) from None
+        except ProviderUnavailable as error:
+            raise unavailable(str(error), retry_after_s=PROVIDER_RETRY_S) from None
         self._attempts.accepted(address, digest)
         return found
+
+    def _judged(self, presented: str) -> Token:
+        now_s = self._clock.wall_ms() / 1000
+        found = find_token(self._files.tokens(), presented, now_s=now_s)
+        if found is not None:
+            return found
+        if self._bearers is not None and looks_signed(presented):
+            return self._bearers.token(presented)
+        raise TokenRefused("the token is not known, or has expired")
 
     def _refusal(self, needed: Role) -> Response | None:
         presented = _presented()
         if not presented:
             return _login_needed()
         try:
-            token = self.known(presented)
+            self.admit(presented, needed)
         except Problem as problem:
             return _challenged(problem)
-        g.caller = token.name
-        if token.role < needed:
-            raise Problem(
-                HTTPStatus.FORBIDDEN,
-                f"{token.name} is a {token.role.name.lower()}; this call needs the role"
-                f" {needed.name.lower()}",
-            )
         return None
 
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from flask import Blueprint, Response, make_response, redirect, request
 
 from ureplicator_controller.api.access.gate import COOKIE, LOGIN, Gate
-from ureplicator_controller.api.access.roles import anyone
+from ureplicator_controller.api.access.roles import Role, anyone
 from ureplicator_controller.api.http.problems import Problem
 
 _POLICY = (
@@ -46,7 +46,7 @@ def blueprint(gate: Gate) -> Blueprint:
         presented = request.form.get("token", "").strip()
         if gate.is_closed:
             try:
-                gate.known(presented)
+                gate.admit(presented, Role.VIEWER)
             except Problem as problem:
                 return _page(problem.detail, problem.status)
         response = make_response(redirect("/", HTTPStatus.SEE_OTHER))

@@ -53,6 +53,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if eq .Values.access.mode "tokens" -}}
 {{- $_ := set $access "operator_tokens_file" "/etc/ureplicator/access/operator-tokens" -}}
 {{- $_ := set $access "viewer_tokens_file" "/etc/ureplicator/access/viewer-tokens" -}}
+{{- with .Values.access.oidc }}{{ $_ := set $access "oidc" . }}{{ end -}}
 {{- end -}}
 {{- $_ := set $config.controller "access" $access -}}
 {{- $worker := merge (dict "bind" "0.0.0.0" "port" 9010) (default dict $config.worker) -}}

@@ -63,5 +63,5 @@ class Rest:
     def status(self, path: str) -> int:
         try:
             return self.request("GET", path).status_code
-        except requests.exceptions.ConnectionError:
+        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout):
             return 0
