@@ -32,3 +32,13 @@ def test_no_bytes_are_more_than_malformed(pieces: list[bytes]) -> None:
                 assert isinstance(head, dict)
     except MalformedFrame:
         pass
+
+
+def test_a_payload_has_memory_of_its_own() -> None:
+    """A result is kept without another copy of it."""
+    data = b"".join(map(bytes, encode({}, [b"ab", b"c"])))
+    first, second = FrameReader().feed(data + data)
+    assert bytes(first[1]) == b"abc"
+    assert isinstance(first[1].obj, bytearray)
+    assert first[1].obj is not second[1].obj
+    assert len(first[1].obj) == 3

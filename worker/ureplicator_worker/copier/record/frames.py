@@ -42,32 +42,57 @@ def encode(head: Head, payload: Sequence[bytes | bytearray | memoryview] = ()) -
 
 
 class FrameReader:
-    """Frames from bytes that arrive in any pieces."""
+    """Frames from bytes that arrive in any pieces. A payload is copied once, to memory of its own."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._begun = bytearray()
+        """Lengths and head of a frame whose head is not whole."""
+        self._head: Head | None = None
+        self._payload = bytearray()
+        self._filled = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are whole now. Raises MalformedFrame."""
-        self._data += data
-        at = 0
-        whole = self._data
-        frames = []
-        while len(whole) - at >= _LENGTHS.size:
-            head_size, payload_size = _LENGTHS.unpack_from(whole, at)
-            if head_size > MAX_HEAD_BYTES or payload_size > MAX_PAYLOAD_BYTES:
-                raise MalformedFrame(f"a frame of {head_size} and {payload_size} bytes")
-            start = at + _LENGTHS.size
-            end = start + head_size + payload_size
-            if end > len(whole):
-                break
-            middle = start + head_size
-            with memoryview(whole) as view:
-                payload = bytes(view[middle:end])
-            frames.append((_head(whole[start:middle]), memoryview(payload)))
-            at = end
-        del whole[:at]
+        frames: list[Frame] = []
+        left = memoryview(data)
+        while left:
+            if self._head is None:
+                left = self._read_head(left)
+            if self._head is not None:
+                left = self._read_payload(left)
+                if self._filled == len(self._payload):
+                    frames.append((self._head, memoryview(self._payload)))
+                    self._head = None
         return iter(frames)
+
+    def _read_head(self, data: memoryview) -> memoryview:
+        """Return what is behind it. Raises MalformedFrame."""
+        data = self._begin(data, _LENGTHS.size)
+        if len(self._begun) < _LENGTHS.size:
+            return data
+        head_size, payload_size = _LENGTHS.unpack_from(self._begun)
+        if head_size > MAX_HEAD_BYTES or payload_size > MAX_PAYLOAD_BYTES:
+            raise MalformedFrame(f"a frame of {head_size} and {payload_size} bytes")
+        end = _LENGTHS.size + head_size
+        data = self._begin(data, end)
+        if len(self._begun) == end:
+            self._head = _head(self._begun[_LENGTHS.size :])
+            self._payload, self._filled = bytearray(payload_size), 0
+            self._begun.clear()
+        return data
+
+    def _begin(self, data: memoryview, end: int) -> memoryview:
+        """Read lengths and head up to `end`."""
+        missing = max(0, end - len(self._begun))
+        self._begun += data[:missing]
+        return data[missing:]
+
+    def _read_payload(self, data: memoryview) -> memoryview:
+        begin = self._filled
+        taken = min(len(data), len(self._payload) - begin)
+        self._filled += taken
+        self._payload[begin : self._filled] = data[:taken]
+        return data[taken:]
 
 
 def _head(text: bytearray) -> Head:

@@ -261,7 +261,7 @@ class Handlers:
         self._counters.handled(task.raw.partition.topic, **head["counts"])
         at = 0
         for topic, number, size, records, runs, max_timestamp_ms in head["batches"]:
-            lease = self._pool.adopt(bytearray(payload[at : at + size]))
+            lease = self._pool.adopt(_part(payload, at, size))
             at += size
             offsets = SourceOffsets(tuple((index, offset) for index, offset in runs))
             batch = Batch(
@@ -327,6 +327,14 @@ class Handlers:
             time.sleep(CLOSE_TICK_S if ending else 0)
         for process in ending:
             process.kill()
+
+
+def _part(payload: memoryview, at: int, size: int) -> bytearray:
+    """Bytes of a result to keep: the payload itself, if it is one batch."""
+    whole = payload.obj
+    if size == len(payload) and isinstance(whole, bytearray):
+        return whole
+    return bytearray(payload[at : at + size])
 
 
 def name_topics(process: HandlerProcess, connections: Connections) -> None:
