@@ -37,3 +37,17 @@ def test_a_write_of_unknown_outcome_does_not_end_it() -> None:
 
     client.ensure = ensure  # type: ignore[method-assign]
     assert not auditor._register(40_200), "it waits, until it is stopped here"
+
+
+def test_each_session_has_a_live_node() -> None:
+    store = MemoryStore()
+    client = MemoryCoordination(store)
+    auditor = auditor_on(client)
+    assert auditor._register(40_200)
+    before = client.session()
+    assert auditor._register_again(40_200) == before
+    store.expire(client.expire())
+    assert auditor._register_again(40_200) is None, "there is no session: it is tried again"
+    client.restore()
+    assert auditor._register_again(40_200) == client.session() != before
+    assert store.children("/ureplicator/test/audits/auditors") == ["a1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import pytest
 
@@ -33,6 +34,18 @@ def audits() -> AuditFixture:
 
 def test_without_a_request_nothing_is_done(audits: AuditFixture) -> None:
     assert not audits.auditor(audits.client()).step()
+
+
+def test_without_a_request_zookeeper_is_not_asked(audits: AuditFixture) -> None:
+    client = audits.client()
+    auditor = audits.auditor(client)
+    assert not auditor.step()
+
+    def refused(path: str) -> NoReturn:
+        raise AssertionError(f"{path} is read")
+
+    client.get = client.children = refused  # type: ignore[method-assign]
+    assert not auditor.step()
 
 
 def test_a_requested_audit(audits: AuditFixture) -> None:

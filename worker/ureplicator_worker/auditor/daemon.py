@@ -40,7 +40,7 @@ from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.positions import KafkaPositionReader
-from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.model import Route, SessionId, TopicKey
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
 from ureplicator_worker.audit.rounds import Watch
@@ -61,6 +61,8 @@ logger = logging.getLogger(__name__)
 REQUESTS = "requests"
 CONNECT_TIMEOUT_S = 5.0
 POLL_S = 1.0
+REGISTER_S = 10.0
+"""Between two looks at the live node of a session that goes on: only a hand in ZooKeeper removes it."""
 RETRY_S = 5.0
 CLUSTER_TIMEOUT_S = 10.0
 
@@ -242,16 +244,26 @@ class Auditor:
         threading.Thread(target=repeat, name=f"auditor {name}", daemon=True).start()
 
     def _wait(self, port: int) -> int:
-        """Until the end; the live node is written again for each session."""
+        """Until the end; the live node is written again for each session, and looked at once in a while."""
+        session, due_s = self._coordination.session(), self._clock.monotonic_s() + REGISTER_S
         while not self._stopping.wait(POLL_S) and self._failures.empty():
-            try:
-                if not self._nodes.register(self._live(port)):
-                    self._failures.put("its id is taken by another live process")
-            except OperatingError as error:
-                logger.warning("auditor %s is not registered: %s", self._id, error)
+            now_s = self._clock.monotonic_s()
+            if self._coordination.session() != session or now_s >= due_s:
+                session, due_s = self._register_again(port), now_s + REGISTER_S
             if hanging := self._heartbeats.hanging:
                 self._failures.put(hanging)
         return self._ended()
+
+    def _register_again(self, port: int) -> SessionId | None:
+        """The session that the live node is of; None without one: it is tried again at once."""
+        session = self._coordination.session()
+        try:
+            if not self._nodes.register(self._live(port)):
+                self._failures.put("its id is taken by another live process")
+        except OperatingError as error:
+            logger.warning("auditor %s is not registered: %s", self._id, error)
+            return None
+        return session
 
     def _register(self, port: int) -> bool:
         """Wait for ZooKeeper as long as it takes; False if the process is to end."""

@@ -72,13 +72,19 @@ class AuditNodes:
         return self._own(path, znodes.encode_auditor(live))
 
     def requests(self) -> Iterator[tuple[TopicKey, RequestedAudit]]:
-        """Requests that no auditor has claimed, the oldest first."""
-        found = [
-            (key, wanted)
-            for key in self._keys(self._paths.audits.requests)
-            if self._coordination.get(self._paths.audits.claim(key)) is None
-            and (wanted := self._request(key)) is not None
-        ]
+        """Requests that no auditor has claimed, the oldest first. They are found in a tree cache: without
+        any, asking for them every second costs nothing."""
+        root = f"{self._paths.audits.requests}/"
+        found = []
+        for path in self._cached(self._paths.audits.requests):
+            route, _, topic = path.removeprefix(root).partition("/")
+            if not path.startswith(root) or not topic:
+                continue
+            key = TopicKey(Route.parse(route), topic)
+            if self._coordination.get(self._paths.audits.claim(key)) is not None:
+                continue
+            if (wanted := self._request(key)) is not None:
+                found.append((key, wanted))
         yield from sorted(found, key=lambda each: each[1].requested_ms)
 
     def intent(self, key: TopicKey) -> TopicIntent | None:
@@ -195,6 +201,7 @@ class AuditNodes:
         with self._lock:
             if root not in self._caches:
                 self._caches[root] = self._coordination.tree_cache(root, lambda: None)
+                self._caches[root].refresh()
             cache = self._caches[root]
         return cache.nodes()
 
@@ -221,11 +228,6 @@ class AuditNodes:
             self._coordination.transact([Delete(path, node.stat.version)])
         except Conflict:
             return  # it went with the session
-
-    def _keys(self, root: str) -> Iterator[TopicKey]:
-        for route in self._coordination.children(root):
-            for topic in self._coordination.children(f"{root}/{route}"):
-                yield TopicKey(Route.parse(route), topic)
 
     def _request(self, key: TopicKey) -> RequestedAudit | None:
         path = self._paths.audits.request(key)
