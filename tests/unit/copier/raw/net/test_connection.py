@@ -9,8 +9,24 @@ from typing import Any
 import pytest
 
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
+from ureplicator_worker.copier.raw.net.connection import (
+    HEAD_BYTES,
+    BrokerConnection,
+    ConnectionClosed,
+)
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
+
+
+class CountingSocket(socket.socket):
+    calls = 0
+
+    def recv_into(self, *args: Any, **options: Any) -> int:
+        self.calls += 1
+        return super().recv_into(*args, **options)
+
+    def sendmsg(self, *args: Any, **options: Any) -> int:
+        self.calls += 1
+        return super().sendmsg(*args, **options)
 
 
 @dataclass
@@ -20,7 +36,8 @@ class Wire:
 
     def __post_init__(self) -> None:
         ours, self.peer = socket.socketpair()
-        self.connection = BrokerConnection(ours, pool=self.pool, newest={})
+        self.socket = CountingSocket(fileno=ours.detach())
+        self.connection = BrokerConnection(self.socket, pool=self.pool, newest={})
 
     def request(self, *pieces: bytes, now_s: float = 0.0, response_bytes: int = 0) -> int:
         number = self.connection.next_correlation_id()
@@ -83,6 +100,32 @@ def test_responses_in_small_pieces(wire: Wire, size: int) -> None:
     assert wire.responses == [("request 1", b"first body"), ("request 2", b"")]
 
 
+def test_acknowledgements_that_are_there_are_received_by_one_call(wire: Wire) -> None:
+    """And without another one that finds nothing."""
+    numbers = [wire.request(b"x") for _ in range(5)]
+    wire.peer.sendall(b"".join(response(number, b"ok") for number in numbers[:4]))
+    wire.socket.calls = 0
+    wire.read()
+    assert [body for _, body in wire.responses] == [b"ok"] * 4
+    assert wire.socket.calls == 1
+
+
+@pytest.mark.parametrize("size", range(HEAD_BYTES - 10, HEAD_BYTES + 3))
+def test_responses_around_the_size_that_is_received_first(wire: Wire, size: int) -> None:
+    bodies = [bytes([number]) * size for number in range(4)]
+    numbers = [wire.request(b"x") for _ in bodies]
+    wire.peer.sendall(b"".join(map(response, numbers, bodies)))
+    wire.read()
+    assert [body for _, body in wire.responses] == bodies
+
+
+def test_a_socket_that_took_less_is_not_called_again(wire: Wire) -> None:
+    wire.socket.calls = 0
+    wire.request(bytes(8 << 20))
+    assert wire.connection.wants_write
+    assert wire.socket.calls == 1
+
+
 def test_nothing_to_read_is_no_trouble(wire: Wire) -> None:
     wire.request(b"x")
     wire.read()
@@ -128,6 +171,8 @@ def test_a_connection_closed_by_the_peer_is_reported(wire: Wire, sent: int) -> N
     number = wire.request(b"x")
     wire.peer.sendall(response(number, b"body")[:sent])
     wire.peer.close()
+    if sent:
+        wire.read()
     with pytest.raises(ConnectionClosed, match=r"closed by the broker|reset"):
         wire.read()
     assert wire.connection.close() == ["request 1"]

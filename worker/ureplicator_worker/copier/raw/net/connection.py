@@ -8,6 +8,11 @@ left to the kernel, which fits them to the line; an option would switch that off
 A login that is limited in time is repeated here, with the first request that is sent when it is due: its
 requests follow those in flight, and what is sent meanwhile is held (`outgoing`).
 
+Acknowledgements are small, and each would cost a call for its size, one for the rest and one to learn that
+nothing follows. So the beginning of a response is received together with its size, with what follows it if
+that is there. A plain socket that gave less than was asked for, or took less, is not called again: the
+selector tells when it is ready.
+
 A connection with requests is silent while no byte moves: nothing is received, and the peer's kernel takes
 nothing of the oldest request. Later requests do not count: a frozen broker's kernel still takes them.
 """
@@ -36,6 +41,9 @@ from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 MAX_UNDER_WAY_BYTES = 20 << 20
 READS_PER_TURN = 16
 """After that other connections are read."""
+HEAD_BYTES = 512
+"""Received at once where a response begins: most acknowledgements are smaller. Bytes of larger responses that
+come with it are moved in memory."""
 MAX_RESPONSE_BYTES = 1 << 30
 """Above the largest batch that a broker can be configured to accept; more is no broker's response."""
 
@@ -79,6 +87,7 @@ class BrokerConnection:
         self.urgent = urgent
         self.newest = newest
         self._connection = connection
+        self._encrypted = isinstance(connection, ssl.SSLSocket)
         self._pool = pool
         self._outgoing = Outgoing(pool)
         self._login = login
@@ -88,8 +97,8 @@ class BrokerConnection:
         self.send_progress = SendProgress()
         self._moved_s = 0.0
         self._correlation_id = 0
-        self._size = bytearray(4)
-        self._size_filled = 0
+        self._head = bytearray(HEAD_BYTES)
+        self._head_filled = 0
         self._lease: Lease | None = None
         self._filled = 0
 
@@ -149,7 +158,8 @@ class BrokerConnection:
             while self._outgoing:
                 count = send_some(self._connection, self._outgoing)
                 self.send_progress.accepted += count
-                self._outgoing.sent(count)
+                if self._outgoing.sent(count) and not self._encrypted:
+                    return
         except WOULD_BLOCK:
             return
         except OSError as error:
@@ -219,40 +229,50 @@ class BrokerConnection:
     @property
     def _decrypted(self) -> bool:
         """True for decrypted bytes, which the selector does not see."""
-        return isinstance(self._connection, ssl.SSLSocket) and self._connection.pending() > 0
+        return self._encrypted and self._connection.pending() > 0  # type: ignore[attr-defined]
 
     def _read_some(self, on_response: Callable[[Any, Lease], None], now_s: float) -> bool:
         """One recv. False when the selector is to be waited for again."""
-        if self._lease is None:
-            return self._read_size(now_s)
-        wanted = self._lease.view[self._filled :]
+        lease = self._lease
+        wanted = (
+            lease.view[self._filled :] if lease else memoryview(self._head)[self._head_filled :]
+        )
         count = self._connection.recv_into(wanted)
         if count == 0:
             raise ConnectionClosed("closed by the broker")
         self._moved_s = now_s
-        self._filled += count
-        if self._filled == len(self._lease.view):
-            self._complete(on_response, now_s)
-            return bool(self._requests)
-        return True
+        if lease is None:
+            self._head_filled += count
+            self._take_head(on_response, now_s)
+        else:
+            self._filled += count
+            if count == len(wanted):
+                self._complete(on_response, now_s)
+        return bool(self._requests) and (count == len(wanted) or self._encrypted)
 
-    def _read_size(self, now_s: float) -> bool:
-        count = self._connection.recv_into(memoryview(self._size)[self._size_filled :])
-        if count == 0:
-            raise ConnectionClosed("closed by the broker")
-        self._moved_s = now_s
-        self._size_filled += count
-        if self._size_filled == 4:
-            (size,) = _SIZE.unpack(self._size)
-            if not (self._requests and _CORRELATION_ID.size <= size <= MAX_RESPONSE_BYTES):
-                raise MalformedResponse(
-                    f"a response of {size} bytes to {len(self._requests)} requests"
-                )
-            self.receive_rate.began(now_s)
-            self._pool.unreserve(self._requests[0].reserved_bytes)
-            self._lease = self._pool.lease(size)
-            self._filled = self._size_filled = 0
-        return True
+    def _take_head(self, on_response: Callable[[Any, Lease], None], now_s: float) -> None:
+        """Take the responses that begin in what was received, until one goes on behind it."""
+        head, at = memoryview(self._head)[: self._head_filled], 0
+        while self._lease is None and len(head) - at >= _SIZE.size and self.fileno() >= 0:
+            (size,) = _SIZE.unpack_from(head, at)
+            lease = self._begin(size, now_s)
+            part = head[at + _SIZE.size : at + _SIZE.size + size]
+            lease.view[: len(part)] = part
+            self._filled = len(part)
+            at += _SIZE.size + len(part)
+            if len(part) == size:
+                self._complete(on_response, now_s)
+        self._head_filled = len(head) - at
+        self._head[: self._head_filled] = bytes(head[at:])
+
+    def _begin(self, size: int, now_s: float) -> Lease:
+        """A response of so many bytes begins. Raises MalformedResponse."""
+        if not (self._requests and _CORRELATION_ID.size <= size <= MAX_RESPONSE_BYTES):
+            raise MalformedResponse(f"a response of {size} bytes to {len(self._requests)} requests")
+        self.receive_rate.began(now_s)
+        self._pool.unreserve(self._requests[0].reserved_bytes)
+        self._lease = self._pool.lease(size)
+        return self._lease
 
     def _complete(self, on_response: Callable[[Any, Lease], None], now_s: float) -> None:
         lease, self._lease = self._lease, None

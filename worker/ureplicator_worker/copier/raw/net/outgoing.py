@@ -78,17 +78,18 @@ class Outgoing:
             if left <= 0:
                 return
 
-    def sent(self, count: int) -> None:
-        """The socket has accepted so many bytes."""
+    def sent(self, count: int) -> bool:
+        """The socket has accepted so many bytes. True if a piece is left in part."""
         while count:
             piece = self._ready[0]
             if count < len(piece):
                 self._ready[0] = piece[count:]
-                return
+                return True
             count -= len(piece)
             self._ready.popleft()
         if not (self._ready or self._held):
             self._release()
+        return False
 
     def detach(self) -> None:
         """Copy, once, what the socket has not accepted: nothing is sent from other buffers then."""
