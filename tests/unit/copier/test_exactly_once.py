@@ -1,6 +1,9 @@
 """The machine of transactions: states, positions that are due, and the interval."""
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition, Route
@@ -164,3 +167,146 @@ def test_a_sealed_transaction_is_overdue_after_a_while() -> None:
     assert delivery.is_overdue(100.1 + SETTLE_S)
     delivery.abort()
     assert not delivery.is_overdue(1e9)
+
+
+class Transactions(RuleBasedStateMachine):
+    """Random histories against a store that has data and positions of a transaction, or neither.
+
+    `sent`: where the records of a partition in the open transaction begin and end. `visible`: end of what
+    readers of committed records see.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delivery = ExactlyOnce(interval_s=0.1)
+        self.sent: dict[Partition, tuple[int, int]] = {}
+        self.stored: dict[Partition, int] = {}
+        self.visible: dict[Partition, int] = {}
+        self.committing: dict[Partition, Progress] = {}
+        self.now_s = 100.0
+
+    @property
+    def state(self) -> TransactionState:
+        return self.delivery.state
+
+    @rule(number=st.integers(0, 2))
+    def join(self, number: int) -> None:
+        """Positions are read while no commit is under way: one thread does both."""
+        partition = Partition(Route("a", "b"), "t", number)
+        if partition not in self.sent and self.state is not TransactionState.COMMITTING:
+            position = self.stored.get(partition, -1)
+            self.delivery.join(partition, committed=position, now_s=self.now_s)
+            self.sent[partition] = (max(0, position), max(0, position))
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        """With something uncommitted the transaction is aborted."""
+        partition = data.draw(st.sampled_from(sorted(self.sent)))
+        first, end = self.sent.pop(partition)
+        self.delivery.leave(partition)
+        if first < end or partition in self.committing:
+            self.end(data.draw(st.sampled_from(["refused", "unknown"])))
+
+    @precondition(lambda self: self.sent and self.state is TransactionState.OPEN)
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def send(self, data: st.DataObject, count: int) -> None:
+        partition = data.draw(st.sampled_from(sorted(self.sent)))
+        first, end = self.sent[partition]
+        self.sent[partition] = (first, end + count)
+
+    @rule(seconds=st.sampled_from([0.01, 0.1, 1.0, SETTLE_S, RENEW_S]))
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @rule(drained=st.booleans())
+    def seal(self, drained: bool) -> None:
+        if self.delivery.is_due(self.now_s, drained=drained):
+            if self.due():
+                self.delivery.seal(self.now_s)
+            else:
+                self.delivery.put_off(self.now_s)
+
+    @precondition(lambda self: self.state is TransactionState.SEALING)
+    @rule()
+    def settle(self) -> None:
+        if self.delivery.is_overdue(self.now_s):
+            self.end("refused")
+            return
+        due = self.due()
+        if self.delivery.commit(due, self.now_s):
+            self.committing = due
+
+    @precondition(lambda self: self.state is not TransactionState.WAITING)
+    @rule(outcome=st.sampled_from(["committed", "refused", "unknown"]), backlog=st.booleans())
+    def end(self, outcome: str, backlog: bool = False) -> None:
+        """The coordinator's outcome of a commit, or an abort before it."""
+        committing, self.committing = self.committing, {}
+        stored = bool(committing) and outcome != "refused"
+        if stored:
+            for partition, (first, end) in self.sent.items():
+                assert self.visible.get(partition, 0) == first, "a repeat, or a hole"
+                self.visible[partition] = end
+            self.stored |= {part: progress.next_offset for part, progress in committing.items()}
+        if stored and outcome == "committed":
+            offsets = [(part, progress.next_offset) for part, progress in committing.items()]
+            self.sent = {part: (end, end) for part, (_, end) in self.sent.items()}
+            number = self.delivery.number
+            self.delivery.committed(number, offsets, self.now_s, backlog=backlog)
+        elif self.state is not TransactionState.WAITING:
+            self.delivery.abort()
+
+    @precondition(lambda self: self.state is TransactionState.OPEN)
+    @rule()
+    def transact(self) -> None:
+        """What is sent, in one step: most transactions are committed."""
+        self.wait(1.0)
+        self.seal(False)
+        if self.state is TransactionState.SEALING:
+            self.settle()
+            self.end("committed")
+
+    @precondition(lambda self: self.state is TransactionState.WAITING)
+    @rule()
+    def begin(self) -> None:
+        """From what the store shows then."""
+        for partition in self.sent:
+            position = self.stored.get(partition, -1)
+            self.delivery.restore(partition, offset=position, now_s=self.now_s)
+            self.sent[partition] = (max(0, position), max(0, position))
+        self.delivery.begin(self.now_s)
+
+    def due(self) -> dict[Partition, Progress]:
+        progress = {part: Progress(end, 1, exact=True) for part, (_, end) in self.sent.items()}
+        return self.delivery.due(progress, self.now_s)
+
+    @invariant()
+    def readers_see_what_the_positions_say(self) -> None:
+        assert {part: end for part, end in self.visible.items() if end} == {
+            part: offset for part, offset in self.stored.items() if offset
+        }
+
+    @invariant()
+    def one_commit_at_a_time(self) -> None:
+        assert (self.state is TransactionState.COMMITTING) == bool(self.committing)
+
+    @invariant()
+    def nothing_is_believed_that_the_store_lacks(self) -> None:
+        for partition in self.sent:
+            assert self.delivery.offset(partition) <= self.stored.get(partition, -1)
+
+    def teardown(self) -> None:
+        """Everything is committed once nothing fails any more."""
+        if self.state is not TransactionState.WAITING:
+            self.end("refused")
+        self.begin()
+        for partition in list(self.sent):
+            self.sent[partition] = (self.sent[partition][0], self.sent[partition][1] + 1)
+        self.wait(RENEW_S)
+        self.transact()
+        for partition, (_, end) in self.sent.items():
+            assert self.delivery.offset(partition) == end == self.stored[partition]
+
+
+TestTransactions = Transactions.TestCase
+TestTransactions.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
