@@ -14,10 +14,17 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from werkzeug.serving import make_server
 
-from ureplicator_common.contents import TopicIntent
-from ureplicator_common.model import PartitionState, TopicState, WorkerId
-from ureplicator_common.znodes import decode_known_worker, decode_switches
-from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_common.contents import PastEvent, TopicIntent
+from ureplicator_common.model import (
+    EventKind,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_common.znodes import decode_known_worker, decode_switches, encode_history
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 pytestmark = pytest.mark.integration
 
@@ -117,6 +124,29 @@ def test_a_mismatch_appears_with_its_reason_and_disappears(rest: RestFixture, pa
     rest.put_states("w2", "orders", {0: PartitionState.ONLINE})
     expect(page.locator("#count-moving")).to_have_text("0", timeout=SHOWN_WITHIN_MS)
     expect(page.locator("#routes")).to_contain_text("nothing to do")
+
+
+def test_a_click_shows_the_moves_of_the_partition(rest: RestFixture, page: Page) -> None:
+    moves = [
+        PastEvent(
+            number,
+            EventKind.MOVE,
+            f"balance {number}",
+            1_000,
+            partition=Partition(ROUTE, "orders", number),
+            source=WorkerId("w2"),
+            target=WorkerId("w1"),
+            owner_epoch=OwnerEpoch(5),
+        )
+        for number in range(2)
+    ]
+    rest.put(rest.paths.history_block(0), encode_history(moves))
+    click_tile(page)
+    shown = page.locator("#tile-moves li")
+    expect(shown).to_have_count(1)
+    expect(shown).to_contain_text("w2 -> w1: balance 0")
+    page.locator("#grid").press("ArrowRight")
+    expect(shown).to_contain_text("w2 -> w1: balance 1")
 
 
 def test_keys_choose_tiles_and_the_table_has_the_same(page: Page) -> None:

@@ -4,6 +4,7 @@ import { draw } from "./canvas.js";
 import { byId, element } from "./elements.js";
 import { fromAddress, shownTiles, toAddress } from "./filters.js";
 import { layout, moved, tileAt } from "./layout.js";
+import { showMoves } from "./moves.js";
 import { follow, tileOf } from "./overview.js";
 import { tableOf } from "./table.js";
 import { duration, since } from "./times.js";
@@ -15,6 +16,7 @@ const page = {
   shown: [],
   drawn: null,
   selected: null, // index of a tile
+  moving: "", // tile whose moves are shown
   acting: "", // tile whose buttons are shown
   lines: [], // of the routes
   readAt: 0, // of the last change
@@ -92,10 +94,19 @@ function select(index) {
   redraw();
 }
 
+// Its moves are read when it is chosen, and when its state has changed since.
+function drawMoves(tile) {
+  const shown = `${tile.route}/${tile.topic}/${tile.partition} ${tile.worker} ${tile.actual}`;
+  if (page.moving === shown) return;
+  page.moving = shown;
+  showMoves(tile);
+}
+
 function drawSelected() {
   if (page.selected === null) return;
   const tile = tileOf(page.overview, page.selected);
   byId("tile-text").replaceChildren(...describe(tile));
+  drawMoves(tile);
   const acting = `${tile.route}/${tile.topic} ${tile.worker}`;
   if (page.acting === acting) return;
   page.acting = acting;
