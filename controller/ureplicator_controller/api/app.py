@@ -145,7 +145,9 @@ def create_app(needs: Dependencies) -> Flask:
         settings=settings, fleet=fleet, lag_cache=lag_cache, find=standings.of
     )
     app.register_api(overview.blueprint(encoded))
-    app.register_blueprint(dashboard.blueprint(settings=settings, id=needs.id))
+    app.register_blueprint(
+        dashboard.blueprint(settings=settings, id=needs.id, overview=encoded.document)
+    )
     app.register_blueprint(login.blueprint(gate))
     schema.register(app)
     files: Callable[..., Any] = app.view_functions["dashboard.static"]

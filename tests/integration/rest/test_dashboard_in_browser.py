@@ -149,6 +149,22 @@ def test_a_click_shows_the_moves_of_the_partition(rest: RestFixture, page: Page)
     expect(shown).to_contain_text("w2 -> w1: balance 1")
 
 
+def test_without_scripts_the_list_is_shown(
+    rest: RestFixture, browser: Browser, address: str
+) -> None:
+    rest.place("orders", {0: "w2", 1: "w1", 2: "w1", 3: "w1"})
+    rest.put_states("w1", "orders", dict.fromkeys(range(4), PartitionState.ERROR), reason=HOSTILE)
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(address)
+    page.wait_for_url(f"{address}list")
+    expect(page.locator("tbody tr")).to_have_count(4)
+    expect(page.locator("tbody")).to_contain_text(HOSTILE)
+    expect(page.locator(".sentence")).to_contain_text("source -> target")
+    page.get_by_role("link", name="0 agree").click()
+    expect(page.locator("main")).to_contain_text("None.")
+    page.close()
+
+
 def test_keys_choose_tiles_and_the_table_has_the_same(page: Page) -> None:
     page.locator("#grid").focus()
     page.keyboard.press("ArrowRight")

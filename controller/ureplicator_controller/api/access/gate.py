@@ -26,6 +26,8 @@ from ureplicator_controller.api.http.problems import Problem, unavailable
 COOKIE = "ureplicator_token"
 LOGIN = "/login"
 PROVIDER_RETRY_S = 10
+PAGES = ("/", "/list")
+"""Pages for people: without a token they lead to the login."""
 _SCHEME = "bearer "
 _HINT = "send Authorization: Bearer <token>, or log in at /login"
 
@@ -116,7 +118,7 @@ def _presented() -> str:
 
 
 def _login_needed() -> Response:
-    if request.path == "/" and request.method == "GET":
+    if request.path in PAGES and request.method == "GET":
         return redirect(LOGIN, HTTPStatus.SEE_OTHER)  # type: ignore[return-value]
     return _challenged(_unauthorized("this call needs a token"))
 

@@ -1,23 +1,35 @@
 """`/`: the dashboard, one page that shows ideal state and external view, drawn from the JSON API.
 
-It keeps no state and uses nothing but the public calls; no asset is loaded from outside.
+It keeps no state and uses nothing but the public calls; no asset is loaded from outside. `/list` is its
+form without scripts, drawn here from the same document as `/overview`.
 """
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, make_response, render_template
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flask import Blueprint, Response, make_response, render_template, request
 
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.access.roles import viewer
+from ureplicator_controller.api.dashboard.rows import listed
 
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_LIST_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
-def blueprint(*, settings: Settings, id: str) -> Blueprint:
+def blueprint(
+    *, settings: Settings, id: str, overview: Callable[[], Mapping[str, Any]]
+) -> Blueprint:
+    """`overview` returns the document of `/overview`; it may raise Unavailable."""
     page = Blueprint(
         "dashboard",
         __name__,
@@ -36,6 +48,16 @@ def blueprint(*, settings: Settings, id: str) -> Blueprint:
             )
         )
         response.headers["Content-Security-Policy"] = _POLICY
+        return response
+
+    @page.get("/list")
+    @viewer
+    def show_list() -> Response:
+        shown = listed(overview(), state=request.args.get("state", ""))
+        response = make_response(
+            render_template("list.html", fleet=settings.fleet, id=id, version=__version__, **shown)
+        )
+        response.headers["Content-Security-Policy"] = _LIST_POLICY
         return response
 
     return page

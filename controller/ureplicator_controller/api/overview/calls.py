@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from flask import Response, request
 from flask_openapi3 import APIBlueprint
@@ -40,6 +41,7 @@ class _Encoded:
 
     fleet_state: FleetState
     report: LagReport | None
+    document: Mapping[str, Any]
     body: bytes
     tag: str
 
@@ -68,6 +70,10 @@ class EncodedOverview:
         response.make_conditional(request)  # changes the response itself
         return response
 
+    def document(self) -> Mapping[str, Any]:
+        """The document without the age of the lag. Raises Unavailable."""
+        return self._current().document
+
     def _current(self) -> _Encoded:
         fleet_state, report = self._fleet.current(), self._lag_cache.report()
         with self._lock:
@@ -80,7 +86,7 @@ class EncodedOverview:
         standings = self._find(fleet_state, fleet_state.snapshot.topics)
         drawn = document(self._settings, fleet_state, report, standings)
         body = json.dumps(drawn, separators=(",", ":")).encode()
-        return _Encoded(fleet_state, report, body, hashlib.sha256(body).hexdigest()[:32])
+        return _Encoded(fleet_state, report, drawn, body, hashlib.sha256(body).hexdigest()[:32])
 
 
 def blueprint(overview: EncodedOverview) -> APIBlueprint:

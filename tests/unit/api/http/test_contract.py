@@ -106,6 +106,7 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/ready", None, 200, JSON),
     ("GET", "/metrics", None, 200, "text/plain"),
     ("GET", "/", None, 200, "text/html"),
+    ("GET", "/list", None, 200, "text/html"),
     ("HEAD", "/topics", None, 200, JSON),
     ("DELETE", "/topics", None, 405, ""),
     ("PATCH", "/topics/orders", None, 405, ""),

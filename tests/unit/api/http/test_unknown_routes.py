@@ -37,6 +37,7 @@ def removed(rest: RestFixture) -> RestFixture:
         "/blacklist",
         "/noprogress",
         "/overview",
+        "/list",
         "/validation",
         "/validation/srcKafka",
         "/metrics",
