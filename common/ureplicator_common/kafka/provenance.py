@@ -23,7 +23,7 @@ from ureplicator_common.kafka import topic_id_text, topic_id_uuid
 FORMAT = 1
 UNKNOWN_END = -1
 NOT_MAPPED = -1
-LATER = ("target_end", "mapped")
+LATER = ("target_end", "mapped", "map_chunks")
 """Fields that the former form did not have."""
 _ID_LENGTH = 22
 """Of a topic id in Kafka's notation."""
@@ -33,7 +33,7 @@ _ID_LENGTH = 22
 class Provenance:
     """`target_end`: next offset of the target's log after the last batch that was acknowledged before
     the commit; -1 unknown. `mapped`: target offset of the newest segment of the offset map at the commit; -1:
-    committed without the map."""
+    committed without the map. `map_chunks`: chunks of the partition in the map's topic."""
 
     source_cluster: str
     source_topic: str
@@ -43,6 +43,7 @@ class Provenance:
     owner_epoch: int
     target_end: int = UNKNOWN_END
     mapped: int = NOT_MAPPED
+    map_chunks: int = 0
 
     def encode(self) -> str:
         fields = [
@@ -55,6 +56,7 @@ class Provenance:
             self.owner_epoch,
             self.target_end,
             self.mapped,
+            self.map_chunks,
         ]
         return json.dumps(fields, separators=(",", ":"))
 
@@ -73,8 +75,10 @@ def _of_array(raw: Sequence[Any]) -> Provenance:
     form, cluster, source, target, worker, slot, epoch, end, *rest = raw
     if form != FORMAT:
         raise ValueError(f"metadata of format {form}")
-    mapped = rest[0] if rest else NOT_MAPPED
-    return Provenance(cluster, _long(source), _long(target), worker, slot, epoch, end, mapped)
+    mapped, chunks = (*rest, *(NOT_MAPPED, 0)[len(rest) :])[:2]
+    return Provenance(
+        cluster, _long(source), _long(target), worker, slot, epoch, end, mapped, chunks
+    )
 
 
 def _of_names(raw: Mapping[str, Any]) -> Provenance:

@@ -12,6 +12,7 @@ these the open segment of its predecessor holds.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -46,20 +47,30 @@ class Chunk:
 
 
 class PartitionMap:
-    """Map of one partition, from the rows of the topic in their order."""
+    """Map of one partition, from the rows of the topic in their order.
 
-    __slots__ = ("_chunks", "_segments")
+    `keys`: target offsets of all chunks that the topic holds, also of those that count no more.
+    """
+
+    __slots__ = ("_chunks", "_segments", "keys")
 
     def __init__(self) -> None:
+        self.keys: set[int] = set()
         self._chunks: list[Chunk] = []
         self._segments: tuple[MapSegment, ...] | None = ()
 
     def __bool__(self) -> bool:
-        return bool(self._chunks)
+        return bool(self.keys)
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        """Those that count, in the order of the target's log."""
+        return self._chunks
 
     def add(self, chunk: Chunk) -> None:
         """A row. One of a recreated topic ends what was known of the former topic."""
         self._segments = None
+        self.keys.add(chunk.target)
         others = [each for each in self._chunks if _topics(each) == _topics(chunk)]
         if not chunk.level:
             others = [each for each in others if each.target < chunk.target]
@@ -69,6 +80,7 @@ class PartitionMap:
     def remove(self, target: int) -> None:
         """A tombstone."""
         self._segments = None
+        self.keys.discard(target)
         self._chunks = [each for each in self._chunks if each.target != target]
 
     def _place(self, target: int) -> int:
@@ -101,13 +113,13 @@ class PartitionMap:
         return found
 
     def until(self, position: int, target_end: int, *, mapped: int) -> tuple[MapSegment, ...]:
-        """Segments, the open one up to a committed position.
+        """Segments, the open one up to a committed position. It may be joined with the one before it.
 
         `target_end`, `mapped`: of the position's metadata. A position that was committed with another segment
         changes nothing.
         """
         segments = self.segments()
-        if not self._chunks or not self._chunks[-1].open or segments[-1].target != mapped:
+        if not self._chunks or not self._chunks[-1].open or self.newest != mapped:
             return segments
         return extended(segments, position, target_end)
 

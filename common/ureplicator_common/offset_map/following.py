@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
@@ -27,10 +27,11 @@ class Batch(NamedTuple):
 
 
 class FollowedMaps:
-    """`next_offset`: of the topic, to be read next."""
+    """`next_offset`: of the topic, to be read next. `only`: partitions that are kept; None for all."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: Container[Partition] | None = None) -> None:
         self.next_offset = 0
+        self._only = only
         self._maps: dict[Partition, PartitionMap] = {}
 
     @property
@@ -67,6 +68,8 @@ class FollowedMaps:
         """Raises UnknownMapFormat."""
         for row in rows:
             partition, target = decode_key(row.key)
+            if self._only is not None and partition not in self._only:
+                continue
             if row.value is not None:
                 self._maps.setdefault(partition, PartitionMap()).add(decode_chunk(row.value))
             elif known := self._maps.get(partition):

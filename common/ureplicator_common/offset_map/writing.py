@@ -38,7 +38,10 @@ class Sealed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Chunks of this owner in the topic. `begin`: see `Chunk`; `mapped`: as the last position names it."""
+    """Chunks of this owner in the topic. `begin`: see `Chunk`; `mapped`: as the last position names it.
+
+    `former`: number of chunks that former owners left.
+    """
 
     partition: Partition
     source_topic: str
@@ -47,6 +50,12 @@ class Written:
     mapped: int = UNKNOWN
     chunk: Chunk | None = None
     sealed: tuple[Sealed, ...] = ()
+    former: int = 0
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks of the partition in the topic."""
+        return self.former + len(self.sealed) + (self.chunk is not None)
 
     def interrupted(self) -> Written:
         """Positions are committed without the map: what is written next does not go on from here.
@@ -56,7 +65,13 @@ class Written:
         sealed = self.sealed
         if self.chunk:
             sealed += (Sealed(0, self.chunk.target, encode_chunk(self.chunk)),)
-        return Written(self.partition, self.source_topic, self.target_topic, sealed=sealed)
+        return Written(
+            self.partition,
+            self.source_topic,
+            self.target_topic,
+            sealed=sealed,
+            former=self.former,
+        )
 
 
 def advance(written: Written, newest: Sequence[MapSegment]) -> tuple[Written, list[Row]]:
@@ -82,7 +97,7 @@ def advance(written: Written, newest: Sequence[MapSegment]) -> tuple[Written, li
     rows = [tombstone(written.partition, target) for target in gone]
     rows += [row(written.partition, part) for part in parts]
     sealed = (*kept, *(Sealed(0, part.target, encode_chunk(part)) for part in parts[:-1]))
-    thinned, more = _thinned(written.partition, sealed)
+    thinned, more = thinned_out(written.partition, sealed)
     changed = replace(
         written, chunk=parts[-1], sealed=thinned, mapped=parts[-1].segments[-1].target
     )
@@ -109,7 +124,7 @@ def _kept(written: Written, target: int) -> tuple[list[Sealed], list[int]]:
     return kept, [each for each in gone if each != target]
 
 
-def _thinned(
+def thinned_out(
     partition: Partition, sealed: Iterable[Sealed]
 ) -> tuple[tuple[Sealed, ...], list[Row]]:
     """At most `PER_LEVEL` of each level."""

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
-from ureplicator_common.model import Delivery, HandlerSettings, OwnerEpoch, Partition, RouteSettings
-from ureplicator_common.offset_map.segments import MapSegment, backward, forward
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.model import Delivery, HandlerSettings, RouteSettings, position_group
+from ureplicator_common.offset_map.adoption import MAX_FORMER
+from ureplicator_common.offset_map.segments import forward
 from ureplicator_common.offset_map.topic import map_topic
-from ureplicator_testkit.copier.driver import ROUTE, StubDriver
+from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.copier.mapped_lane import (
+    assert_map_true,
+    copy_in_turn,
+    map_settings,
+    mapped,
+    start_mapped,
+)
 from ureplicator_testkit.copier.sample_handlers import MODULE
-from ureplicator_testkit.records.topics import NewRecord, read_all
+from ureplicator_testkit.records.topics import QUIET, NewRecord
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.lifeline.messages import Grant
-
-
-def settings(delivery: Delivery, *, offset_map: bool = True) -> RouteSettings:
-    return RouteSettings(delivery=delivery, offset_map=offset_map)
-
-
-def start(lane: RealLane, settings: RouteSettings, *, resumed: bool) -> StubDriver:
-    def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
-        return Grant(epoch, partition.topic, had_position=resumed, settings=settings)
-
-    return lane.start(1, grant=grant)
 
 
 @pytest.fixture
@@ -40,74 +39,68 @@ def maps(lane: RealLane) -> Iterator[KafkaOffsetMaps]:
         yield maps
 
 
-def mapped(lane: RealLane, maps: KafkaOffsetMaps) -> Sequence[MapSegment]:
-    maps.update()
-    return maps.segments(lane.at(0), lane.stored(1)[0])
-
-
-def values(bootstrap: str, topic: str) -> Mapping[int, bytes | None]:
-    return {record.offset: record.value for record in read_all(bootstrap, topic)[0]}
-
-
-def assert_true(
-    lane: RealLane, segments: Sequence[MapSegment], *, copy: int = -1, rounded: int = 0
-) -> None:
-    """Every record of the source, forward to one of its copies and back from each, or unknown before the
-    map begins: where an owner died before its first commit, the next one cannot tell repeats.
-
-    `copy` 0: they are outputs of one record, of which the first counts. `rounded`: so many may be rounded
-    down.
-    """
-    source = values(lane.source.bootstrap, lane.topic)
-    target = values(lane.target.bootstrap, lane.topic)
-    copies = defaultdict(list)
-    for place, value in target.items():
-        copies[value].append(place)
-    inexact = 0
-    for offset, value in source.items():
-        at = forward(segments, offset)
-        if at is None:
-            assert offset < segments[0].first
-            inexact += 1
-        elif value in copies:
-            assert at <= copies[value][copy], f"{offset} would be missed"
-            inexact += at != copies[value][copy]
-        for place in copies[value] if copy < 0 else copies[value][:1]:
-            back = backward(segments, place)
-            if back is None:
-                assert place < segments[0].target
-                continue
-            assert back <= offset, f"{offset} would be missed on the way back"
-    assert inexact <= rounded
-
-
 @pytest.mark.parametrize("delivery", Delivery)
 def test_the_map_agrees_with_a_scan_of_both_clusters(
     lane: RealLane, maps: KafkaOffsetMaps, delivery: Delivery
 ) -> None:
-    """Copiers are killed in between: their batches are aborted, or repeated by the next one."""
     lane.make(1)
-    for turn in range(6):
-        driver = start(lane, settings(delivery), resumed=bool(turn))
-        driver.wait_online()
-        lane.fill_in_turn(turn)
-        if turn % 2:
-            driver.wait_caught_up()
-        driver.process.kill_tree()
-        driver.close()
-    driver = start(lane, settings(delivery), resumed=True)
-    for turn in range(6, 14):
+    copy_in_turn(lane, map_settings(delivery))
+    assert_map_true(lane, mapped(lane, maps))
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_chunks_of_former_owners_are_adopted(
+    lane: RealLane, maps: KafkaOffsetMaps, delivery: Delivery
+) -> None:
+    """Five owners leave a chunk or more each; the position says that they are too many."""
+    lane.make(1)
+    for turn in range(5):
+        driver = start_mapped(lane, map_settings(delivery), resumed=bool(turn))
         lane.fill_in_turn(turn)
         driver.wait_caught_up()
+        driver.stop()
+    assert len(keys(lane, maps)) >= 5
+    say_chunks(lane, MAX_FORMER + 1)
+    driver = start_mapped(lane, map_settings(delivery), resumed=True)
+    turns = itertools.count(5)
+
+    def is_adopted() -> bool:
+        lane.fill_in_turn(next(turns))
+        driver.wait_caught_up()
+        return len(keys(lane, maps)) <= 3
+
+    eventually(is_adopted, 30, "chunks of former owners are adopted")
     driver.stop()
-    assert_true(lane, mapped(lane, maps))
+    assert_map_true(lane, mapped(lane, maps))
+    provenance = Provenance.decode(lane.stored(1)[0].metadata)
+    assert provenance is not None
+    assert provenance.map_chunks == len(keys(lane, maps))
+
+
+def keys(lane: RealLane, maps: KafkaOffsetMaps) -> set[int]:
+    """Of all chunks that the topic holds."""
+    maps.update()
+    return maps.partitions[lane.at(0)].keys
+
+
+def say_chunks(lane: RealLane, count: int) -> None:
+    """Commit the stored position again, with another number of chunks."""
+    stored = lane.stored(1)[0]
+    provenance = Provenance.decode(stored.metadata)
+    assert provenance is not None
+    metadata = replace(provenance, map_chunks=count).encode()
+    group = position_group(fleet=lane.fleet, route=ROUTE)
+    consumer = Consumer({"bootstrap.servers": lane.target.bootstrap, "group.id": group, **QUIET})
+    at = TopicPartition(lane.topic, 0, stored.offset, metadata=metadata)
+    consumer.commit(offsets=[at], asynchronous=False)
+    consumer.close()
 
 
 def test_records_that_a_handler_drops_and_multiplies(lane: RealLane, maps: KafkaOffsetMaps) -> None:
     lane.make(1)
     twice = HandlerSettings(".*", f"{MODULE}:fan_out", json.dumps({"topics": [lane.topic]}))
     handled = RouteSettings(offset_map=True, handlers=(twice,))
-    driver = start(lane, handled, resumed=False)
+    driver = start_mapped(lane, handled, resumed=False)
     lane.fill(
         [
             NewRecord(b"%d" % number, key=b"none-" if number % 3 else b"twice")
@@ -116,7 +109,7 @@ def test_records_that_a_handler_drops_and_multiplies(lane: RealLane, maps: Kafka
     )
     driver.wait_caught_up()
     driver.stop()
-    assert_true(lane, mapped(lane, maps), copy=0, rounded=500)
+    assert_map_true(lane, mapped(lane, maps), copy=0, rounded=500)
 
 
 def test_what_was_copied_before_the_map_existed_is_unknown(
@@ -124,8 +117,8 @@ def test_what_was_copied_before_the_map_existed_is_unknown(
 ) -> None:
     lane.make(1)
     for turn, offset_map in enumerate((False, True, False, True)):
-        driver = start(
-            lane, settings(Delivery.AT_LEAST_ONCE, offset_map=offset_map), resumed=bool(turn)
+        driver = start_mapped(
+            lane, map_settings(Delivery.AT_LEAST_ONCE, offset_map=offset_map), resumed=bool(turn)
         )
         lane.fill_in_turn(turn)
         driver.wait_caught_up()
@@ -141,7 +134,7 @@ def test_without_the_topic_copying_goes_on(lane: RealLane, maps: KafkaOffsetMaps
     """A name that no topic can have is refused like one without the right to create it."""
     lane.make(1)
     lane.fleet = "f" * 230
-    driver = start(lane, settings(Delivery.AT_LEAST_ONCE), resumed=False)
+    driver = start_mapped(lane, map_settings(Delivery.AT_LEAST_ONCE), resumed=False)
     lane.fill([NewRecord(b"%d" % number) for number in range(50)])
     driver.wait_caught_up()
     eventually(

@@ -9,6 +9,7 @@ import pytest
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_common.offset_map.adoption import MAX_FORMER
 from ureplicator_common.offset_map.codec import decode_chunk
 from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
@@ -41,7 +42,7 @@ def commit(maps: MapCommits, *segments: Segment, grant: Grant = GRANT, counts: b
     mapped = maps.write({P0: item}, STORE)
     if counts:
         maps.committed()
-    return mapped.get(P0, -1)
+    return mapped[P0].mapped
 
 
 def test_a_segment_is_written_when_it_begins(maps: MapCommits, log: MemoryMapLog) -> None:
@@ -109,3 +110,80 @@ def test_a_route_without_a_map_writes_nothing(log: MemoryMapLog) -> None:
         maps.begin(P0, TAKEN_OVER)
         assert commit(maps, Segment(100, 110, 40), grant=grant) == -1
     assert not log.rows
+
+
+def left(maps: MapCommits, count: int) -> int:
+    """So many owners, each with one segment; the source offset and place of the next one."""
+    beginning = FRESH
+    for number in range(count):
+        maps.begin(P0, replace(beginning, map_chunks=number))
+        commit(maps, Segment(100 + number, 101 + number, 40 + 2 * number))
+    return count
+
+
+def test_the_position_says_how_many_chunks_there_are(maps: MapCommits) -> None:
+    maps.begin(P0, replace(TAKEN_OVER, map_chunks=5))
+    item = Commitment(110, 0, GRANT, FRESH, 0, (Segment(100, 110, 40),))
+    assert maps.write({P0: item}, STORE)[P0] == (40, 6)
+    refused = replace(item, grant=replace(GRANT, settings=RouteSettings(offset_map=False)))
+    assert maps.write({P0: refused}, STORE)[P0] == (-1, 5)
+
+
+def test_many_chunks_of_former_owners_are_adopted(maps: MapCommits, log: MemoryMapLog) -> None:
+    count = left(maps, MAX_FORMER + 1)
+    maps.begin(P0, replace(FRESH, map_chunks=count))
+    own = Segment(100 + count, 101 + count, 40 + 2 * count)
+    commit(maps, own)
+    before = len(log.rows)
+    log.failure = ClusterUnavailable("no response")
+    maps.read_former()
+    log.failure = None
+    while len(log.rows) == before:
+        maps.read_former()
+        commit(maps, own)
+    reading = log.reading([P0])
+    while not reading.step():
+        pass
+    known = reading.partitions[P0]
+    assert len(known.keys) <= 4
+    assert {Segment(100, 101, 40), own} <= set(known.segments())
+    assert len(known.segments()) == count + 1
+    adopted = len(log.rows)
+    maps.read_former()
+    commit(maps, own)
+    assert len(log.rows) == adopted
+
+
+def test_rows_of_an_aborted_adoption_are_written_again(maps: MapCommits, log: MemoryMapLog) -> None:
+    count = left(maps, MAX_FORMER + 1)
+    maps.begin(P0, replace(FRESH, map_chunks=count))
+    own = Segment(100 + count, 101 + count, 40 + 2 * count)
+    for _ in range(count):
+        maps.read_former()
+    rows = len(log.rows)
+    commit(maps, own, counts=False)
+    first = log.rows[rows:]
+    commit(maps, own)
+    assert log.rows[rows + len(first) :] == first
+
+
+def test_another_begin_forgets_what_was_read(maps: MapCommits, log: MemoryMapLog) -> None:
+    """Another owner may have changed it in between."""
+    count = left(maps, MAX_FORMER + 1)
+    maps.begin(P0, replace(FRESH, map_chunks=count))
+    for _ in range(count):
+        maps.read_former()
+    maps.begin(P0, replace(FRESH, map_chunks=2))
+    rows = len(log.rows)
+    commit(maps, Segment(100 + count, 101 + count, 40 + 2 * count))
+    assert len(log.rows) == rows + 1
+
+
+def test_few_chunks_are_left(maps: MapCommits, log: MemoryMapLog) -> None:
+    count = left(maps, MAX_FORMER)
+    maps.begin(P0, replace(FRESH, map_chunks=count))
+    for _ in range(count):
+        maps.read_former()
+    rows = len(log.rows)
+    commit(maps, Segment(100 + count, 101 + count, 40 + 2 * count))
+    assert len(log.rows) == rows + 1

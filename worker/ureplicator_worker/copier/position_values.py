@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
@@ -16,7 +17,8 @@ class StartPosition:
     `committed`: what the store has; -1 if nothing that counts, or what must be committed at once. `gap`:
     what is lost, where the operator's policy goes on; `gap_offset`: the stored position then.
     `target_end`: the target's log held everything
-    before this offset; -1 unknown. `mapped`: see `Provenance`, of the position where copying begins.
+    before this offset; -1 unknown. `mapped`: see `Provenance`, of the position where copying begins;
+    `map_chunks`: of the stored one.
     """
 
     position: int
@@ -29,6 +31,14 @@ class StartPosition:
     gap_offset: int = -1
     target_end: int = -1
     mapped: int = NOT_MAPPED
+    map_chunks: int = 0
+
+
+class MapMark(NamedTuple):
+    """What a position says of the offset map; see `Provenance`."""
+
+    mapped: int
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +56,9 @@ class Commitment:
     target_end: int = -1
     segments: tuple[Segment, ...] = ()
 
-    def record(self, *, worker: str, slot: int, mapped: int = NOT_MAPPED) -> Position:
-        """As the position store keeps it."""
+    def record(self, *, worker: str, slot: int, mark: MapMark | None = None) -> Position:
+        """As the position store keeps it. `mark` None: the map stays as it was found."""
+        mapped, chunks = mark or (NOT_MAPPED, self.beginning.map_chunks)
         provenance = Provenance(
             source_cluster=self.beginning.source_cluster,
             source_topic=self.beginning.source_topic_id,
@@ -57,5 +68,6 @@ class Commitment:
             owner_epoch=self.grant.owner_epoch,
             target_end=self.target_end,
             mapped=mapped,
+            map_chunks=chunks,
         )
         return Position(self.position, self.leader_epoch, provenance.encode())

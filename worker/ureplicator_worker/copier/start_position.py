@@ -171,6 +171,7 @@ def decide(
         source_cluster=source.cluster_id,
         source_topic_id=source_id,
         target_topic_id=target_id,
+        map_chunks=provenance.map_chunks if provenance else 0,
     )
     if stored.offset >= 0 and not gap:
         end = target.ends.get(_target_key(partition, grant))

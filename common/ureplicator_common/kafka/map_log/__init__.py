@@ -1,17 +1,37 @@
-"""Writing of a route's offset map: rows in the transaction that commits positions."""
+"""A route's offset map for its copiers: rows in the transaction that commits positions, and a reading of what
+former owners left.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from ureplicator_common.errors import TemporaryError
 from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.model import Partition
+from ureplicator_common.offset_map.chunks import PartitionMap
 from ureplicator_common.offset_map.codec import Row
 
 
 class MapRefused(TemporaryError):
     """The target does not let us write the map; positions can be committed without it."""
+
+
+class MapReading(Protocol):
+    """Reads the topic from its beginning, a response at a time. Belongs to one thread."""
+
+    def step(self) -> bool:
+        """True once all is read that the topic held at the first step.
+
+        Raises ClusterUnavailable, UnknownMapFormat.
+        """
+        ...
+
+    @property
+    def partitions(self) -> Mapping[Partition, PartitionMap]:
+        """What was read of them so far."""
+        ...
 
 
 class MapLog(Protocol):
@@ -22,4 +42,8 @@ class MapLog(Protocol):
 
         Raises MapRefused, Fenced, ClusterUnavailable. After the latter two the outcome is unknown.
         """
+        ...
+
+    def reading(self, partitions: Collection[Partition]) -> MapReading:
+        """A new reading of these partitions."""
         ...

@@ -7,7 +7,7 @@ Readers that have positions wait for the rows that these name, while a transacti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from kafka.protocol.consumer import FetchResponse
@@ -19,6 +19,7 @@ from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.log_offsets import fetch_request
 from ureplicator_common.kafka.map_log.batches import decode_batches
 from ureplicator_common.model import Partition
+from ureplicator_common.offset_map.chunks import PartitionMap
 from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.segments import MapSegment
 
@@ -47,29 +48,56 @@ class OffsetMaps(Protocol):
 
 
 class KafkaOffsetMaps:
-    """`OffsetMaps` in this topic. Belongs to one thread at a time."""
+    """`OffsetMaps` and `MapReading` in this topic. Belongs to one thread at a time.
 
-    def __init__(self, client: ClusterClient, topic: str) -> None:
+    `only`: see `FollowedMaps`.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        topic: str,
+        *,
+        only: Collection[Partition] | None = None,
+        fetch_bytes: int = FETCH_BYTES,
+    ) -> None:
         self._client = client
         self._topic = topic
         self._topic_id = ""
-        self._followed = FollowedMaps()
-        self._open_transaction = False
+        self._only = only
+        self._fetch_bytes = fetch_bytes
+        self._followed = FollowedMaps(only)
+        self._stable_end = self._end = 0
+        self._goal: int | None = None
 
     def segments(
         self, partition: Partition, stored: Position | None = None
     ) -> Sequence[MapSegment]:
         return self._followed.segments(partition, stored)
 
+    @property
+    def partitions(self) -> Mapping[Partition, PartitionMap]:
+        return self._followed.partitions
+
     def close(self) -> None:
         self._client.close()
+
+    def step(self) -> bool:
+        """See `MapReading`."""
+        leader = self._leader()
+        if leader is None:
+            return True
+        more = self._fetch(leader)
+        if self._goal is None:
+            self._goal = self._end
+        return not more and self._stable_end >= self._goal
 
     def update(self, positions: Mapping[Partition, Position] | None = None) -> None:
         """A topic that does not exist has no maps. Rows that are missing for good are waited for in vain, for
         `MARKER_WAIT_S` at most."""
         deadline_s = self._client.deadline_s(MARKER_WAIT_S)
         self._read_to_end()
-        while self._open_transaction and self._is_behind(positions or {}):
+        while self._stable_end < self._end and self._is_behind(positions or {}):
             if self._client.now_s() > deadline_s:
                 return
             self._client.pause(MARKER_POLL_S)
@@ -87,7 +115,8 @@ class KafkaOffsetMaps:
         view = self._client.view([self._topic])
         topic_id = view.topic_ids.get(self._topic, "")
         if topic_id != self._topic_id:
-            self._followed, self._topic_id = FollowedMaps(), topic_id
+            self._followed, self._topic_id = FollowedMaps(self._only), topic_id
+            self._goal = None
         if not topic_id:
             if self._topic in view.missing:
                 return None
@@ -103,7 +132,9 @@ class KafkaOffsetMaps:
         followed = self._followed
         before = followed.next_offset
         request = fetch_request(
-            {(self._topic, NUMBER): before}, max_bytes_each=FETCH_BYTES, max_bytes=FETCH_BYTES
+            {(self._topic, NUMBER): before},
+            max_bytes_each=self._fetch_bytes,
+            max_bytes=self._fetch_bytes,
         )
         row = _only(self._client.call(leader, request, FetchResponse))
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -112,12 +143,12 @@ class KafkaOffsetMaps:
             raise ClusterUnavailable(f"{self._topic}: {error_name(row.error_code)}", delay_s=0.2)
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         followed.fetched(decode_batches(bytes(row.records or b"")), aborted)
-        self._open_transaction = row.last_stable_offset < row.high_watermark
+        self._stable_end, self._end = int(row.last_stable_offset), int(row.high_watermark)
         return before < followed.next_offset < int(row.last_stable_offset)
 
     def _restart(self, leader: Broker) -> bool:
         """The log was truncated, or begins later: everything is read again from its start."""
-        self._followed = FollowedMaps()
+        self._followed = FollowedMaps(self._only)
         rows = list_at(self._client, leader, {(self._topic, NUMBER): EARLIEST})
         code, start = rows[self._topic, NUMBER]
         if code:

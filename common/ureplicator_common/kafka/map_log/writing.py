@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
@@ -25,20 +25,24 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
-from ureplicator_common.kafka.map_log import MapRefused
+from ureplicator_common.kafka.map_log import MapReading, MapRefused
 from ureplicator_common.kafka.map_log.batches import encode_batch
 from ureplicator_common.kafka.map_log.creation import create_map_topic
+from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.kafka.positions import (
     Fenced,
     PositionStore,
     Producer,
     TransactionProtocol,
 )
+from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.codec import Row
 
 REFUSED_S = 30.0
 BATCH_BYTES = 400_000
 """Far below what a topic takes by default (1 MiB)."""
+STEP_BYTES = 1 << 20
+"""Of a response that is read between two commits."""
 TIMEOUT_MS = 4_000
 TRIES = 5
 RETRY_S = 0.1
@@ -97,6 +101,12 @@ class KafkaMapLog:
         if self._refused:
             logger.info("offset map is written again: topic %s", self._topic)
             self._refused = ""
+
+    def reading(self, partitions: Collection[Partition]) -> MapReading:
+        """See `MapLog`."""
+        return KafkaOffsetMaps(
+            self._client, self._topic, only=frozenset(partitions), fetch_bytes=STEP_BYTES
+        )
 
     def _refuse(self, reason: str) -> None:
         if reason != self._refused:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ureplicator_common.kafka.map_log import MapRefused
 from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.model import Partition
+from ureplicator_common.offset_map.chunks import PartitionMap
 from ureplicator_common.offset_map.codec import Row
+from ureplicator_common.offset_map.following import FollowedMaps
 
 
 class MemoryMapLog:
@@ -23,3 +26,30 @@ class MemoryMapLog:
         if self.failure is not None:
             raise self.failure
         self.rows += rows
+
+    def reading(self, partitions: Collection[Partition]) -> MemoryMapReading:
+        return MemoryMapReading(self, frozenset(partitions))
+
+
+class MemoryMapReading:
+    """`MapReading`, some rows a step. `log.failure` is raised by steps, too."""
+
+    STEP_ROWS = 3
+
+    def __init__(self, log: MemoryMapLog, only: frozenset[Partition]) -> None:
+        self._log = log
+        self._goal = len(log.rows)
+        self._at = 0
+        self._followed = FollowedMaps(only)
+
+    @property
+    def partitions(self) -> Mapping[Partition, PartitionMap]:
+        return self._followed.partitions
+
+    def step(self) -> bool:
+        if self._log.failure is not None:
+            raise self._log.failure
+        rows = self._log.rows[self._at : self._at + self.STEP_ROWS]
+        self._followed.add(rows)
+        self._at += len(rows)
+        return self._at >= self._goal

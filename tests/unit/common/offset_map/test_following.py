@@ -13,7 +13,7 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import Row, row, tombstone
 from ureplicator_common.offset_map.following import FollowedMaps
-from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_common.offset_map.segments import MapSegment, forward
 from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps
 from ureplicator_testkit.records import batches
 
@@ -101,3 +101,17 @@ def test_an_update_can_fail() -> None:
     maps.failure = ClusterUnavailable("down")
     with pytest.raises(ClusterUnavailable):
         maps.update()
+
+
+@pytest.mark.parametrize("hole", [0, 3])
+def test_a_run_that_the_next_owner_goes_on_with_reaches_to_its_position(hole: int) -> None:
+    """At least once, without holes in the source, its first segment is joined with the last one before."""
+    first = Chunk("s", "t", (MapSegment(0, 10, 0),), open=True)
+    begun = MapSegment(20 + hole, 21 + hole, 20)
+    second = Chunk("s", "t", (begun,), open=True, begin=(20, 20))
+    maps = FollowedMaps()
+    maps.add([row(P0, first), row(P0, second)])
+    stored = Position(500 + hole, 0, Provenance("c", "s", "t", "w", 0, 1, 500, mapped=20).encode())
+    segments = maps.segments(P0, stored)
+    assert [forward(segments, offset + hole) for offset in (20, 400, 500)] == [20, 400, 500]
+    assert forward(segments, 15) == 15

@@ -2,20 +2,31 @@
 
 A target that refuses the map gets the positions without it: `mapped` is not set then, so that no reader takes
 an older row for one that holds up to the position.
+
+A partition whose former owners left many chunks has them adopted: between commits the topic is read from its
+beginning, a response at a time, and the rows that take the chunks' place are written with a later commit.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
-from ureplicator_common.kafka.map_log import MapLog, MapRefused
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.map_log import MapLog, MapReading, MapRefused
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import NOT_MAPPED
 from ureplicator_common.model import Partition
-from ureplicator_common.offset_map.chunks import NO_PLACE
-from ureplicator_common.offset_map.codec import Row
+from ureplicator_common.offset_map.adoption import MAX_FORMER, adopted
+from ureplicator_common.offset_map.chunks import NO_PLACE, PartitionMap
+from ureplicator_common.offset_map.codec import Row, UnknownMapFormat
 from ureplicator_common.offset_map.writing import Written, advance
-from ureplicator_worker.copier.position_values import Commitment, StartPosition
+from ureplicator_worker.copier.position_values import Commitment, MapMark, StartPosition
+
+FAILED_STEPS = 30
+"""Commits after a failed reading, before the next one."""
+
+logger = logging.getLogger(__name__)
 
 
 class MapCommits:
@@ -25,25 +36,30 @@ class MapCommits:
         self._log = log
         self._written: dict[Partition, Written] = {}
         self._pending: dict[Partition, Written] = {}
+        self._former = FormerChunks(log)
 
     def begin(self, partition: Partition, beginning: StartPosition) -> None:
+        self.forget(partition)
         self._written[partition] = begun(partition, beginning)
+        if beginning.map_chunks > MAX_FORMER:
+            self._former.want(partition)
 
     def forget(self, partition: Partition) -> None:
         self._written.pop(partition, None)
         self._pending.pop(partition, None)
+        self._former.forget(partition)
 
     def write(
         self, positions: Mapping[Partition, Commitment], store: PositionStore
-    ) -> dict[Partition, int]:
-        """`mapped` of each position; none of those that are committed without the map.
+    ) -> dict[Partition, MapMark]:
+        """What each position says of the map; those that are committed without it name no segment.
 
         Raises Fenced, ClusterUnavailable.
         """
         self._pending, rows = {}, list[Row]()
         for partition, item in positions.items():
             if self._log is not None and item.grant.settings.offset_map:
-                self._pending[partition], more = advance(self._written[partition], item.segments)
+                self._pending[partition], more = self._advance(partition, item)
                 rows += more
         if self._log is not None and rows:
             try:
@@ -52,11 +68,79 @@ class MapCommits:
                 for partition in self._pending:
                     self._written[partition] = self._written[partition].interrupted()
                 self._pending = {}
-        return {partition: each.mapped for partition, each in self._pending.items()}
+        return {partition: self._mark(partition) for partition in positions}
+
+    def _advance(self, partition: Partition, item: Commitment) -> tuple[Written, list[Row]]:
+        written, rows = advance(self._written[partition], item.segments)
+        known = self._former.found.get(partition)
+        if known is None:
+            return written, rows
+        written, more = adopted(written, known)
+        return written, rows + more
+
+    def _mark(self, partition: Partition) -> MapMark:
+        pending = self._pending.get(partition)
+        if pending is None:
+            return MapMark(NOT_MAPPED, self._written[partition].chunks)
+        return MapMark(pending.mapped, pending.chunks)
 
     def committed(self) -> None:
+        for partition, written in self._pending.items():
+            if not written.former:
+                self._former.forget(partition)
         self._written |= self._pending
         self._pending = {}
+
+    def read_former(self) -> None:
+        """A part of what former owners left, where it is wanted."""
+        self._former.step()
+
+
+class FormerChunks:
+    """Reads the chunks of partitions that are wanted: one reading at a time, for all that wait then.
+
+    `found`: what the topic holds of a partition, all that was written before it was wanted.
+    """
+
+    def __init__(self, log: MapLog | None) -> None:
+        self.found: dict[Partition, PartitionMap] = {}
+        self._log = log
+        self._wanted: set[Partition] = set()
+        self._reading: MapReading | None = None
+        self._read: frozenset[Partition] = frozenset()
+        self._pauses = 0
+
+    def want(self, partition: Partition) -> None:
+        self._wanted.add(partition)
+
+    def forget(self, partition: Partition) -> None:
+        self.found.pop(partition, None)
+        self._wanted.discard(partition)
+        self._read -= {partition}
+
+    def step(self) -> None:
+        """One response. A failed reading begins again; of a format that is not known nothing is adopted."""
+        if self._log is None or not (self._read or self._wanted):
+            return
+        if self._pauses:
+            self._pauses -= 1
+            return
+        if not self._read or self._reading is None:
+            self._read, self._wanted = frozenset(self._read | self._wanted), set()
+            self._reading = self._log.reading(self._read)
+        try:
+            done = self._reading.step()
+        except ClusterUnavailable:
+            self._reading, self._pauses = None, FAILED_STEPS
+            return
+        except UnknownMapFormat as error:
+            logger.warning("chunks of former owners stay in the offset map: %s", error)
+            self._reading, self._read = None, frozenset()
+            return
+        if done:
+            known = self._reading.partitions
+            self.found |= {part: known[part] for part in self._read & known.keys()}
+            self._reading, self._read = None, frozenset()
 
 
 def begun(partition: Partition, beginning: StartPosition) -> Written:
@@ -68,4 +152,5 @@ def begun(partition: Partition, beginning: StartPosition) -> Written:
         beginning.target_topic_id,
         begin=(beginning.position, beginning.target_end) if goes_on else NO_PLACE,
         mapped=beginning.mapped if goes_on else NOT_MAPPED,
+        former=beginning.map_chunks,
     )

@@ -39,7 +39,6 @@ from ureplicator_common.kafka.positions import (
     PositionStore,
     TargetPartition,
 )
-from ureplicator_common.kafka.provenance import NOT_MAPPED
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
@@ -77,7 +76,7 @@ from ureplicator_worker.copier.ownership.protocol import (
 from ureplicator_worker.copier.ownership.renewals import Records, Renewals
 from ureplicator_worker.copier.ownership.source_side import SourceSide
 from ureplicator_worker.copier.ownership.transactional import TransactionalDelivery
-from ureplicator_worker.copier.position_values import Commitment, StartPosition
+from ureplicator_worker.copier.position_values import Commitment, MapMark, StartPosition
 from ureplicator_worker.copier.start_position import (
     CannotStart,
     cluster_errors_named,
@@ -337,7 +336,7 @@ class Ownership:
             for partition, event in begun.items()
             if event.beginning.committed != event.beginning.position
         }
-        records = {**self._written(fresh, mapped={}), **renewed}
+        records = {**self._written(fresh, marks={}), **renewed}
         if not records:
             return
         if not self._transact(records, number=0):
@@ -349,17 +348,19 @@ class Ownership:
         if self._order.state is not OrderState.PROVEN:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
             return
-        mapped: dict[Partition, int] = {}
+        marks: dict[Partition, MapMark] = {}
         with self._target.within(COMMAND_S):
             if not self._accepted(
-                lambda: mapped.update(self._maps.write(positions, self._store)), number
+                lambda: marks.update(self._maps.write(positions, self._store)), number
             ):
                 return
-            records = self._written(positions, mapped=mapped)
+            records = self._written(positions, marks=marks)
             done = not records or self._transact(records, number)
         if done:
             self._maps.committed()
             self._post(Committed(positions, number, self._transactions.following(self._store)))
+            with self._target.within(COMMAND_S):
+                self._maps.read_former()
 
     def _transact(self, records: Records, number: int) -> bool:
         """Commit all of them; False, with the failure posted, if none was."""
@@ -416,13 +417,13 @@ def position_records(
     *,
     worker: str,
     slot: int,
-    mapped: Mapping[Partition, int],
+    marks: Mapping[Partition, MapMark],
 ) -> Records:
     """Positions in the form of the store."""
     return {
         part: (
             (item.grant.target_topic, part.number),
-            item.record(worker=worker, slot=slot, mapped=mapped.get(part, NOT_MAPPED)),
+            item.record(worker=worker, slot=slot, mark=marks.get(part)),
         )
         for part, item in positions.items()
     }

@@ -1,0 +1,85 @@
+"""What must hold in each history of the sync.
+
+L   no offset at the target is lowered
+A   no commit is sent for a group that had a member at the target when its round began
+P   no offset at the target lies past a record that the group has not read, nor past the end of the log
+M   each record before the stored position is translated exactly, to its last copy
+C   the map's topic has few keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.groups import Offsets, TopicPartition
+from ureplicator_common.offset_map.segments import forward
+from ureplicator_testkit.group_sync.world import KEY, PARTITION, World
+from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
+
+MOST_KEYS = 40
+
+
+class Violation(AssertionError):
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+
+
+class CheckedTarget(MemoryConsumerGroups):
+    """The target's groups: each commit of the sync is checked. `had_members`: at the round's beginning."""
+
+    def __init__(self, world: World, source: MemoryConsumerGroups) -> None:
+        super().__init__()
+        self._world = world
+        self._source = source
+        self.had_members: frozenset[str] = frozenset()
+
+    def begin_round(self) -> None:
+        self.had_members = frozenset(
+            id for id, group in self.groups.items() if group.state != "Empty"
+        )
+
+    def commit(
+        self, groups: Mapping[str, Offsets]
+    ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
+        for id, offsets in groups.items():
+            if id in self.had_members:
+                raise Violation("A", f"{id} has a member")
+            if self.groups.get(id) is None or self.groups[id].state == "Empty":
+                self._check_offset(id, offsets[KEY].offset)
+        return super().commit(groups)
+
+    def _check_offset(self, id: str, wanted: int) -> None:
+        before = self.offset(id, KEY)
+        if before is not None and wanted <= before:
+            raise Violation("L", f"{id}: {before} becomes {wanted}")
+        read = self._source.offset(id, KEY) or 0
+        if wanted > (limit := first_unread(self._world, read)):
+            raise Violation("P", f"{id}: {wanted} at the target, {limit} is not read")
+
+
+def first_unread(world: World, read: int) -> int:
+    """Highest offset at the target where a group misses nothing that has read everything before `read`.
+
+    What its owner has not copied comes behind the end, also if a former owner had sent it.
+    """
+    following = world.source.first_from(read)
+    if following is None or following >= world.owner.next:
+        return world.target.end
+    last = world.target.last(following)
+    assert last is not None
+    return last
+
+
+def check_map(world: World) -> None:
+    maps = world.maps()
+    known = maps.partitions.get(PARTITION)
+    if known is not None and len(known.keys) > MOST_KEYS:
+        raise Violation("C", f"{len(known.keys)} keys")
+    segments = maps.segments(PARTITION, world.position)
+    for offset in world.source.live:
+        if offset >= world.position.offset:
+            return
+        if forward(segments, offset) != world.target.last(offset):
+            raise Violation("M", f"{offset} is not translated to its last copy")
