@@ -304,8 +304,8 @@ class RouteConfig(Section):
     passed on."""
     offset_map: bool = False
     """Write where each record lies on the target to the topic `ureplicator-<fleet>-<route>-offset-map` there,
-    so that offsets can be translated. The copiers create the topic and need the rights for it: CREATE, DESCRIBE,
-    WRITE and READ."""
+    so that offsets can be translated. The copiers create the topic and need the rights for it: CREATE,
+    DESCRIBE, WRITE and READ."""
     handlers: tuple[HandlerConfig, ...] = ()
     """Topics whose records go through a handler: user code that filters, changes or redirects them."""
     audit: RouteAuditSettings = RouteAuditSettings()

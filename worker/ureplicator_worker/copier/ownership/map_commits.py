@@ -139,7 +139,7 @@ class FormerChunks:
             return
         if done:
             known = self._reading.partitions
-            self.found |= {part: known[part] for part in self._read & known.keys()}
+            self.found |= {part: known.get(part, PartitionMap()) for part in self._read}
             self._reading, self._read = None, frozenset()
 
 
