@@ -1,7 +1,5 @@
 """Consumer groups on real brokers: lists, offsets, commits, and a consumer that goes on at the target."""
 
-import json
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,7 +7,6 @@ from typing import cast
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
@@ -210,45 +207,3 @@ def test_the_epoch_is_written_as_unknown_and_read_so_by_clients(
     row = group_offsets(pair.target, pair.group)[pair.topic, 0]
     assert row.offset == 20 + SHIFT
     assert cast(int | None, row.leader_epoch) is None
-
-
-QUIET_S = 5.0
-FEW = 6
-"""Metadata requests of a client at its start, and of a topic that it subscribes to."""
-
-
-def test_a_consumer_at_the_target_runs_on_without_a_metadata_loop(pair: Pair) -> None:
-    alter_offsets(
-        pair.source, pair.group, {(pair.topic, number): 20 for number in range(PARTITIONS)}
-    )
-    assert pair.sync().state is SyncState.SYNCED
-    assert read_and_idle(pair, RECORDS - 20) <= FEW
-
-
-def test_an_epoch_that_the_target_never_had_is_a_metadata_loop(pair: Pair) -> None:
-    """What the one above counts, where an offset is written with the source's epoch."""
-    at = [
-        TopicPartition(pair.topic, number, 20 + SHIFT, leader_epoch=1_000)
-        for number in range(PARTITIONS)
-    ]
-    config = {"bootstrap.servers": pair.target, "group.id": pair.group}
-    with closing(Consumer(config)) as consumer:
-        consumer.commit(offsets=at, asynchronous=False)
-    assert read_and_idle(pair, 0) > FEW
-
-
-def read_and_idle(pair: Pair, records: int) -> int:
-    """A consumer at the target reads the rest of each partition, then waits: its metadata requests."""
-    requests: dict[str, int] = {}
-
-    def count(text: str) -> None:
-        for name, broker in json.loads(text)["brokers"].items():
-            requests[name] = broker["req"].get("Metadata", 0)
-
-    settings = {"statistics.interval.ms": 200, "stats_cb": count}
-    with closing(open_member(pair.target, pair.group, pair.topic, **settings)) as consumer:
-        read_next(consumer, records * PARTITIONS)
-        until_s = time.monotonic() + QUIET_S
-        while time.monotonic() < until_s:
-            consumer.poll(0.2)
-    return sum(requests.values())

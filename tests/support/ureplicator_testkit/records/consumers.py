@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -17,7 +16,7 @@ Values = list[tuple[int, bytes]]
 """Partition and value of each record."""
 
 
-def open_member(bootstrap: str, group: str, topic: str, **settings: Any) -> Consumer:
+def open_member(bootstrap: str, group: str, topic: str) -> Consumer:
     """A member of the group. It commits when it is told to, and fails where the group has no offset."""
     consumer = Consumer(
         {
@@ -27,7 +26,6 @@ def open_member(bootstrap: str, group: str, topic: str, **settings: Any) -> Cons
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "log_level": 0,
-            **settings,
         }
     )
     consumer.subscribe([topic])
