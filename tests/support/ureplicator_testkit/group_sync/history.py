@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from ureplicator_controller.core.groups.selection import GroupFilter
@@ -10,7 +11,7 @@ from ureplicator_controller.engines.groups import sync
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_testkit.group_sync.checks import CheckedTarget, Violation, check_map, first_unread
-from ureplicator_testkit.group_sync.world import KEY, ROUTE, CopiedState, World
+from ureplicator_testkit.group_sync.world import KEY, ROUTE, CopiedState, World, WorldLogs
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
 
 STEPS = 120
@@ -32,7 +33,11 @@ class History:
 
     def _new_leader(self) -> None:
         copied = KafkaCopiedReader(
-            route=ROUTE, group="positions", positions=self.state, logs=self.state, maps=self.state
+            route=ROUTE,
+            group="positions",
+            positions=self.state,
+            logs=WorldLogs(self.world),
+            maps=self.state,
         )
         clusters = RouteClusters(source=self.source, target=self.target, copied=copied)
         self.survey = Survey(clusters, selected=GroupFilter.of([".*"], []))
@@ -93,8 +98,7 @@ class History:
         if not leads:
             self._new_leader()
 
-    def _some(self, do: object) -> None:
-        assert callable(do)
+    def _some(self, do: Callable[[], None]) -> None:
         for _ in range(self.dice.randrange(4)):
             do()
 

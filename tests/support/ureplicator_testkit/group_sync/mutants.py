@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from ureplicator_common.offset_map import adoption
+from ureplicator_common.offset_map import adoption, segments
 from ureplicator_controller.core.groups import decisions
 from ureplicator_controller.core.groups.decisions import Members, SyncState
 from ureplicator_controller.engines.groups import copied, survey, sync
@@ -16,10 +16,10 @@ Mutant = Callable[[pytest.MonkeyPatch, History], None]
 
 
 def offset_off_by_one(patch: pytest.MonkeyPatch, history: History) -> None:
-    exact = copied.translation
+    exact = segments.translation
 
-    def one_more(segments: object) -> object:
-        translate = exact(segments)  # type: ignore[arg-type]
+    def one_more(known: Sequence[segments.MapSegment]) -> decisions.Translate:
+        translate = exact(known)
         return lambda offset: None if (at := translate(offset)) is None else at + 1
 
     patch.setattr(copied, "translation", one_more)
@@ -55,7 +55,7 @@ def not_clamped_to_the_copy(patch: pytest.MonkeyPatch, history: History) -> None
 
 def adopted_without_their_ends(patch: pytest.MonkeyPatch, history: History) -> None:
     """Open chunks of former owners end where they were written."""
-    patch.setattr(adoption, "extended", lambda segments, *_: segments)
+    patch.setattr(adoption, "extended", lambda known, *_: known)
 
 
 MUTANTS: dict[str, tuple[str, Mutant]] = {

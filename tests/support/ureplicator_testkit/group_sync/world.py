@@ -6,16 +6,17 @@ has sent and not committed at the target, and the next one sends it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ureplicator_common.kafka import Extent, Position
+from ureplicator_common.kafka import Extent, PartitionUnavailable, Position
 from ureplicator_common.kafka.groups import TopicPartition
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_common.offset_map.codec import Row
 from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_testkit.kafka.clients import MemoryLogReader
 from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
@@ -149,8 +150,21 @@ class Owner:
         self._since = segments[-1].target
 
 
+class WorldLogs(MemoryLogReader):
+    """The target's log as it is."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def extents(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[TopicPartition, Extent | PartitionUnavailable]:
+        return {KEY: Extent(0, self._world.target.end)}
+
+
 class CopiedState:
-    """What the sync reads of the copy: `PositionReader`, `LogReader` and `OffsetMaps` in one.
+    """What the sync reads of the copy: `PositionReader` and `OffsetMaps` in one.
 
     `between`: called after the position was read, before the logs and the map are.
     """
@@ -158,15 +172,12 @@ class CopiedState:
     def __init__(self, world: World) -> None:
         self._world = world
         self._maps = FollowedMaps()
-        self.between = lambda: None
+        self.between: Callable[[], None] = lambda: None
 
     def read(self, group: str, topics: object) -> Mapping[TopicPartition, Position]:
         found = {KEY: self._world.position}
         self.between()
         return found
-
-    def extents(self, topics: object) -> Mapping[TopicPartition, Extent]:
-        return {KEY: Extent(0, self._world.target.end)}
 
     def update(self, positions: object = None) -> None:
         self._maps = self._world.maps()
