@@ -20,7 +20,7 @@ Rules that callers rely on:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol
@@ -173,11 +173,17 @@ class TreeCache(Protocol):
         """
         ...
 
-    def refresh(self) -> None:
-        """Read everything again, in case a watch was lost. Raises Unavailable.
+    def refresh(self, paths: Collection[str] | None = None) -> None:
+        """Read everything again, or these paths, in case a watch was lost. Raises Unavailable.
 
-        Blocks; `nodes()` has the result when it returns, and `changed` is called if it differs.
+        Blocks; `nodes()` has the result when it returns, and `changed` is called if it differs. With paths,
+        what watches have reported so far is read as well.
         """
+        ...
+
+    def verify(self, count: int) -> None:
+        """Compare the next `count` nodes with the servers, in turn, and read again what differs, in case a
+        watch was lost. Returns at once; `changed` is called if anything differs."""
         ...
 
     def is_current(self) -> bool:

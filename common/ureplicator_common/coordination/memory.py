@@ -20,7 +20,7 @@ lock. So a run over this store is a function of the calls made. It may be shared
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -406,6 +406,7 @@ class MemoryTreeCache:
         self._changed = changed
         self._published: Mapping[str, Node] | None = None
         self._is_current = False
+        self._verified = 0
 
     def nodes(self) -> Mapping[str, Node]:
         published = self._published
@@ -413,9 +414,25 @@ class MemoryTreeCache:
             raise Unavailable(f"{self._root} was not read yet")
         return published
 
-    def refresh(self) -> None:
+    def refresh(self, paths: Collection[str] | None = None) -> None:
         self._client.check_connected(self._root)
-        self.load()
+        if paths is None or self._published is None:
+            self.load()
+            return
+        served, known = self._client.subtree(self._root), self._published
+        self.receive([*paths, *(path for path in served if path not in known)])
+
+    def verify(self, count: int) -> None:
+        """In this thread; the paths are compared in their order, and with new ones below them."""
+        if self._published is None or not self._is_current:
+            return
+        served = self._client.subtree(self._root)
+        paths = sorted({*self._published, *served})
+        if self._verified >= len(paths):
+            self._verified = 0
+        chosen = paths[self._verified : self._verified + count]
+        self._verified += count
+        self.receive([path for path in chosen if served.get(path) != self._published.get(path)])
 
     def load(self) -> None:
         with self._store.lock:

@@ -17,7 +17,7 @@ refresh the cache after some time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
@@ -82,8 +82,12 @@ class PendingWrites:
             return True
         return False
 
+    def paths(self) -> Collection[str]:
+        """Paths that are pending."""
+        return self._expected.keys()
+
     def clear(self) -> None:
-        """After a refresh of the cache behind a `sync`."""
+        """After a refresh of the cache, or of these paths, behind a `sync`."""
         self._expected.clear()
 
     def _replaced(self, path: str) -> int:

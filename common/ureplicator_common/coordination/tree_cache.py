@@ -14,6 +14,8 @@ a new watch in the same step: a change after the read marks the path once more.
 * A node is watched for children even if it is a leaf today, since a content watch does not report the
   first child.
 * A published mapping is never changed: a reader may keep it as long as it likes.
+* A lost watch would leave a node outdated for ever. So the owner has nodes verified, some at a time: a
+  request for each, without its content, shows whether the content or the children have changed.
 
 Blocking reads happen only in the cache's own thread (or in the one that calls `refresh`): the threads of
 the client library must stay free to deliver the responses that are waited for.
@@ -23,12 +25,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
-from ureplicator_common.coordination import Node, Unavailable
+from ureplicator_common.coordination import Node, Stat, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,11 @@ class Reader(Protocol):
         self, contents: Sequence[str], children: Sequence[str]
     ) -> tuple[list[Node | None], list[Sequence[str] | None]]:
         """Contents and names of children, None where there is no node. Raises Unavailable."""
+        ...
+
+    def check(self, paths: Sequence[str]) -> list[tuple[Stat, int] | None]:
+        """Stat and number of children, None where there is no node. Leaves a watch for the content; that
+        of the children remains as it is. Raises Unavailable."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -73,6 +80,22 @@ class Tree:
             if self._root in contents and self._root not in self.nodes:
                 fresh |= self._await_root()
             contents, children = fresh, set(fresh)
+
+    def outdated(self, paths: Sequence[str]) -> tuple[set[str], set[str]]:
+        """Those of the paths whose content, and those whose children differ from the servers'."""
+        contents: set[str] = set()
+        children: set[str] = set()
+        for path, found in zip(paths, self._reader.check(paths), strict=True):
+            if found is None:
+                contents.add(path)
+                children.add(_parent(path) if path != self._root else path)
+                continue
+            stat, count = found
+            if path not in self.nodes or self.nodes[path].stat != stat:
+                contents.add(path)
+            if len(self._children.get(path, ())) != count:
+                children.add(path)
+        return contents, children
 
     def _take_contents(self, read: Mapping[str, Node | None]) -> None:
         for path, node in read.items():
@@ -107,14 +130,15 @@ class Tree:
 
 @dataclass(slots=True)
 class _Marks:
-    """Paths to read again; everything at first."""
+    """Paths to read again; everything at first. `verified`: number of nodes to compare with the servers."""
 
     everything: bool = True
     contents: set[str] = field(default_factory=set)
     children: set[str] = field(default_factory=set)
+    verified: int = 0
 
     def any(self) -> bool:
-        return self.everything or bool(self.contents) or bool(self.children)
+        return self.everything or bool(self.contents or self.children or self.verified)
 
 
 class WatchedTreeCache:
@@ -134,6 +158,7 @@ class WatchedTreeCache:
         self._on_close = closed
         self._reading = threading.Lock()
         self._tree = Tree(root, reader=reader)
+        self._unverified: list[str] = []
         self._published: Mapping[str, Node] | None = None
         self._wake = threading.Condition()
         self._marks = _Marks()
@@ -151,10 +176,24 @@ class WatchedTreeCache:
             raise Unavailable(f"{self._root} was not read yet")
         return published
 
-    def refresh(self) -> None:
-        """Marked paths stay marked, so a failure loses nothing."""
-        if self._read(_Marks()):
+    def refresh(self, paths: Collection[str] | None = None) -> None:
+        """Marked paths stay marked or everything is, so a failure loses nothing."""
+        if self._read(_Marks() if paths is None else self._marks_with(paths)):
             self._changed()
+
+    def _marks_with(self, paths: Collection[str]) -> _Marks:
+        """Take all marks, and add these paths."""
+        parents = {_parent(path) for path in paths if path != self._root}
+        with self._wake:
+            marks, self._marks = self._marks, _Marks(everything=False)
+        marks.contents |= set(paths)
+        marks.children |= parents | set(paths)
+        return marks
+
+    def verify(self, count: int) -> None:
+        with self._wake:
+            self._marks.verified = max(count, self._marks.verified)
+            self._wake.notify_all()
 
     def is_current(self) -> bool:
         return self._read_at_change == self._connection_changes
@@ -212,7 +251,10 @@ class WatchedTreeCache:
             self._marks.everything = True
 
     def _read(self, marks: _Marks) -> bool:
-        """Read what is marked and publish it. True if it differs from the mapping before."""
+        """Read what is marked and publish it. True if it differs from the mapping before.
+
+        Raises Unavailable: then everything is marked.
+        """
         with self._reading:
             read_at_change = self._read_at_change
             if marks.everything:
@@ -221,9 +263,32 @@ class WatchedTreeCache:
                 tree.load()
                 self._tree = tree
             else:
-                self._tree.read_again(contents=marks.contents, children=marks.children)
+                self._read_marked(marks)
             differs = self._published is None or self._published != self._tree.nodes
             if differs:
                 self._published = MappingProxyType(dict(self._tree.nodes))
             self._read_at_change = read_at_change
             return differs
+
+    def _read_marked(self, marks: _Marks) -> None:
+        try:
+            contents, children = self._tree.outdated(self._next_unverified(marks.verified))
+            self._tree.read_again(
+                contents=marks.contents | contents, children=marks.children | children
+            )
+        except BaseException:
+            with self._wake:
+                self._marks.everything = True
+            raise
+
+    def _next_unverified(self, count: int) -> list[str]:
+        """The next nodes in turn; each once in a round."""
+        if count and not self._unverified:
+            self._unverified = [*self._tree.nodes] or [self._root]
+        rest = max(0, len(self._unverified) - count)
+        taken, self._unverified = self._unverified[rest:], self._unverified[:rest]
+        return taken
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

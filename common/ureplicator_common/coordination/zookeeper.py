@@ -86,6 +86,10 @@ class _Reader:
         names = self._pipelined(children, self._client.get_children_async)
         return [None if each is None else _node(*each) for each in found], list(names)
 
+    def check(self, paths: Sequence[str]) -> list[tuple[Stat, int] | None]:
+        found = self._pipelined(paths, self._client.exists_async)
+        return [None if each is None else (_stat(each), each.numChildren) for each in found]
+
     def exists(self, path: str) -> bool:
         with _reading(path):
             response = self._client.exists_async(path, self._event)
@@ -302,8 +306,11 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def _node(data: bytes, stat: ZnodeStat) -> Node:
-    owner = SessionId(stat.ephemeralOwner)
-    return Node(data, Stat(stat.version, stat.czxid, stat.mzxid, owner))
+    return Node(data, _stat(stat))
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.mzxid, SessionId(stat.ephemeralOwner))
 
 
 def _add(request: TransactionRequest, operation: Operation) -> None:

@@ -147,6 +147,7 @@ class ControlLoop:
         return self._backoff.delay_s
 
     def _round(self) -> float:
+        self._observer.verify()
         if not self._identity.claim():
             self._metrics.leading.set(0)
             return SETTLE_INTERVAL_S
@@ -178,7 +179,7 @@ class ControlLoop:
         return epoch
 
     def _begin(self, epoch: int) -> None:
-        """Begin a leadership: read everything again, publish the route settings."""
+        """Begin a leadership, and publish the route settings."""
         self._metrics.epoch.set(epoch)
         self._observer.begin_leadership()
         nodes = self._observer.nodes()

@@ -21,7 +21,7 @@ from ureplicator_common.coordination import (
     Operation,
 )
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.planning.steps import Evict, Step
+from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.vetting import VettedSteps
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -65,8 +65,7 @@ class Executor:
 
     def execute(self, vetted: VettedSteps, epoch: int) -> PlanOutcome:
         """Perform the steps in order. Raises Unavailable; what was written before stays, and is safe."""
-        if not self._evictions_are_current(vetted.steps):
-            self._observer.invalidate()
+        if not self._evictions_are_current(vetted):
             return PlanOutcome.CONFLICT
         for batch in batches(iter(vetted.operations)):
             written = self.write(batch, epoch)
@@ -77,13 +76,14 @@ class Executor:
             return PlanOutcome.VIOLATION
         return PlanOutcome.DONE if vetted.steps else PlanOutcome.QUIET
 
-    def _evictions_are_current(self, steps: Sequence[Step]) -> bool:
+    def _evictions_are_current(self, vetted: VettedSteps) -> bool:
         """True if the live nodes to delete still belong to the sessions that the plan evicts: the version
-        of an ephemeral node does not show that."""
-        for step in steps:
+        of an ephemeral node does not show that. Those that do not are read again."""
+        for step, writes in zip(vetted.steps, vetted.operations, strict=True):
             if isinstance(step, Evict):
                 node = self._coordination.get(self._paths.worker_live(step.worker))
                 if node is None or node.stat.owner != step.session:
+                    self._observer.doubt(writes)
                     return False
         return True
 
@@ -99,7 +99,7 @@ class Executor:
         if written is WriteOutcome.DONE:
             self._observer.expect(batch)
         else:
-            self._observer.invalidate()
+            self._observer.doubt(batch)
         return written
 
     def _ensure_parents(self, batch: Sequence[Operation]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, SessionState
-from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryTreeCache
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
@@ -170,3 +172,33 @@ def test_deleted_while_it_is_being_expanded(serving: RestFixture) -> None:
     serving.target.before = faster
     body = {"topic": "orders", "numPartitions": 4}
     problem_of(serving.call("PUT", "/topics", json=body), 409)
+
+
+def test_requests_after_an_outage_share_one_reload(
+    serving: RestFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty threads would each read tens of thousands of nodes, in an incident."""
+    reloads: list[MemoryTreeCache] = []
+    all_wait = threading.Barrier(8)
+    load, sync = MemoryTreeCache.load, serving.coordination.sync
+
+    def synced(path: str) -> None:
+        sync(path)
+        all_wait.wait(10)
+
+    def counted(cache: MemoryTreeCache) -> None:
+        reloads.append(cache)
+        load(cache)
+
+    serving.coordination.hold_watches()
+    with serving.zookeeper_unavailable():
+        pass
+    monkeypatch.setattr(MemoryTreeCache, "load", counted)
+    monkeypatch.setattr(serving.coordination, "sync", synced)
+
+    def status(_: int) -> int:
+        return serving.app.test_client().get("/topics").status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(status, range(8))) == [200] * 8
+    assert len(reloads) == 1

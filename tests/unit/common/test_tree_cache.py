@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.coordination import Conflict, Create, Delete, Node, Operation, Set
+from ureplicator_common.coordination import Conflict, Create, Delete, Node, Operation, Set, Stat
 from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.coordination.tree_cache import Tree
 
@@ -41,6 +41,15 @@ class WatchingServer:
     ) -> tuple[list[Node | None], list[Sequence[str] | None]]:
         return [self._content(path) for path in contents], [self._names(p) for p in children]
 
+    def check(self, paths: Sequence[str]) -> list[tuple[Stat, int] | None]:
+        return [self._checked(path) for path in paths]
+
+    def _checked(self, path: str) -> tuple[Stat, int] | None:
+        self.change()
+        self._content_watches.add(path)
+        node = self.store.node(path)
+        return None if node is None else (node.stat, len(self.store.children(path)))
+
     def exists(self, path: str) -> bool:
         self.change()
         self._content_watches.add(path)
@@ -53,6 +62,17 @@ class WatchingServer:
                 self._try(operation)
             return True
         return False
+
+    def lose(self, changing: Sequence[Operation]) -> None:
+        """Change without events: the watches are lost."""
+        self._content_watches.clear()
+        self._child_watches.clear()
+        for operation in changing:
+            self._try(operation)
+
+    def go_on(self, changing: Sequence[Operation | None]) -> None:
+        """Further changes."""
+        self._changing = iter(changing)
 
     def marks(self) -> tuple[set[str], set[str]]:
         marks, self.contents, self.children = (self.contents, self.children), set(), set()
@@ -134,4 +154,40 @@ def test_what_is_gone_is_forgotten_with_all_below(gone: str) -> None:
         if path.startswith(gone):
             server.store.apply(server._session, [Delete(path)])
     tree.read_again(contents=set(), children={gone.rpartition("/")[0]})
+    assert tree.nodes == server.store.subtree(ROOT)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    before=st.lists(changes, max_size=12),
+    lost=st.lists(changes, min_size=1, max_size=8),
+    during=st.lists(st.one_of(st.none(), changes), max_size=10),
+)
+@example(  # one child instead of another: their number is the same
+    before=[Create("/r", b""), Create("/r/a", b"")],
+    lost=[Delete("/r/a"), Create("/r/b", b"")],
+    during=[],
+)
+def test_nodes_compared_in_turn_make_up_for_lost_watches(
+    before: list[Operation], lost: list[Operation], during: list[Operation | None]
+) -> None:
+    """Some changes are not reported, and no later change of a node's children is, until that is noticed."""
+    server = WatchingServer(before)
+    while server.change():
+        pass
+    tree = Tree(ROOT, reader=server)
+    tree.load()
+    server.lose(lost)
+    server.go_on(during)
+    for _ in range(len(during) + 4):
+        paths = [*tree.nodes] or [ROOT]
+        for begin in range(0, len(paths), 2):
+            contents, children = tree.outdated(paths[begin : begin + 2])
+            marked = server.marks()
+            tree.read_again(contents=contents | marked[0], children=children | marked[1])
+    while server.change():
+        pass
+    for _ in range(4):
+        contents, children = tree.outdated([*tree.nodes] or [ROOT])
+        tree.read_again(contents=contents, children=children)
     assert tree.nodes == server.store.subtree(ROOT)

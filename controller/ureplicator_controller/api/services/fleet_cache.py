@@ -5,8 +5,8 @@ polls every second costs nothing while the fleet is idle.
 
 **No stale reads.** Each request first checks with `sync` that ZooKeeper responds: the tree cache keeps
 showing the last state it received, and the session notices a frozen server only seconds later. Without
-a response `Unavailable` is raised, which becomes a 503. Changes made while the connection was lost are
-received some time after the reconnect, so the first request after a reconnect reads everything again.
+a response `Unavailable` is raised, which becomes a 503. After a reconnect the tree cache reads everything
+again. Requests that come before wait for one reload that they share.
 
 **Read your writes.** ZooKeeper acknowledges a write before the tree cache receives the change, so the
 writer waits in `settle` until the cache shows it, usually some milliseconds.
@@ -29,7 +29,7 @@ from ureplicator_controller.core.state.external_view import ExternalView, extern
 from ureplicator_controller.core.state.snapshot import BalanceLimits, DecodeCache, Snapshot, parse
 
 SETTLE_TIMEOUT_S = 1.0
-"""Longest wait of a writer for the tree cache; after that everything is read again."""
+"""Longest wait of a writer for the tree cache; after that it reads the node itself."""
 _POLL_INTERVAL_S = 0.005
 
 
@@ -62,6 +62,7 @@ class FleetCache:
         self._clock = clock
         self._limits = limits
         self._lock = threading.Lock()
+        self._reloading = threading.Lock()
         self._memo = DecodeCache()
         self._state: FleetState | None = None
         self._losses = self._losses_read = 0
@@ -76,19 +77,22 @@ class FleetCache:
         """The state of the fleet now. Raises Unavailable."""
         self.check()
         if self._losses_read != self._losses:
-            self._refresh()
+            self._reload()
         nodes = self._tree_cache.nodes()
         with self._lock:
             if self._state is None or self._state.nodes is not nodes:
                 self._state = self._parsed(nodes)
             return self._state
 
-    def _refresh(self) -> None:
-        """Read everything again after a lost connection. Concurrent requests do so as well: none of
-        them gets a state from before the loss."""
+    def _reload(self) -> None:
+        """Have everything read again after a lost connection: none gets a state from before the loss.
+        Concurrent requests share it."""
         losses = self._losses
-        self._tree_cache.refresh()
-        self._losses_read = losses
+        with self._reloading:
+            if self._losses_read < losses:
+                if not self._tree_cache.is_current():
+                    self._tree_cache.refresh()
+                self._losses_read = losses
 
     def intents(self) -> Mapping[TopicKey, TopicIntent]:
         """The intents of all whitelisted topics. Raises Unavailable."""
@@ -107,7 +111,7 @@ class FleetCache:
             deadline_s = self._clock.monotonic_s() + SETTLE_TIMEOUT_S
             while not written.are_shown_by(self._tree_cache.nodes()):
                 if self._clock.monotonic_s() >= deadline_s:
-                    self._tree_cache.refresh()
+                    self._tree_cache.refresh({path})
                     return
                 wait(_POLL_INTERVAL_S)
         except Unavailable:

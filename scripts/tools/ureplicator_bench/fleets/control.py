@@ -5,6 +5,7 @@
     ZooKeeper   the real engines on a real server: how long the leader takes to write a rebalance
 
     REST        real processes: from a POST to a partition that is ONLINE (`whitelisting`)
+    large       real controllers, 10,000 topics, 100,000 partitions, 100 simulated workers (`large`)
 
 Each figure has a limit; the machine should be idle.
 """
@@ -19,7 +20,7 @@ from statistics import median
 from typing import TypeVar
 
 from ureplicator_bench.figures import Figure
-from ureplicator_bench.fleets import whitelisting
+from ureplicator_bench.fleets import large, whitelisting
 from ureplicator_bench.servers import running
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.contents import (
@@ -86,6 +87,7 @@ def figures(folder: Path, *, progress: Callable[[str], None]) -> Iterator[Figure
         what = f"whitelist one topic beside {OTHERS:,} others: {step}"
         yield Figure(f"{what}, p50", found.p50(step), "s")
         yield Figure(f"{what}, p99", found.p99(step), "s", _LIMITS_S.get(step))
+    yield from large.figures(folder, progress=progress)
 
 
 # --- The plan
@@ -218,7 +220,7 @@ def written(hosts: str, *, partitions: int, workers: int) -> Iterator[Figure]:
         leader = ManualController(client, "leader", SystemClock())
         eventually(lambda: _leads(leader), 30, "the leader leads")
         _fill(client, partitions=partitions, workers=workers)
-        leader.observer.refresh()
+        leader.observer.fresh()
         before, began_s = leader.figure("writes_total"), time.perf_counter()
         leader.loop.run_once()
         seconds = time.perf_counter() - began_s

@@ -8,17 +8,23 @@ from ureplicator_common.contents import LiveController
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import RouteSettings
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
-from ureplicator_controller.engines.control_loop import SETTLE_INTERVAL_S, ControlLoop
+from ureplicator_controller.engines.control_loop import (
+    MAX_IDLE_S,
+    SETTLE_INTERVAL_S,
+    ControlLoop,
+)
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.observer import DEBOUNCE_S, REFRESH_S, Observer
+from ureplicator_controller.engines.observer import DEBOUNCE_S, Observer
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import World
 from ureplicator_testkit.simulation.position_threads import PositionThreads
 from ureplicator_testkit.simulation.sessions import SESSION_TIMEOUT_S, SessionProcess
 
+VERIFIED_S = 2 * MAX_IDLE_S
+"""After this time a leader has compared all nodes of these small fleets with the servers."""
 METRICS = ControlMetrics(CollectorRegistry())
 """Shared by all: no test reads them, and creating them costs as much as a hundred turns."""
 
@@ -102,5 +108,5 @@ class Controller(SessionProcess):
 
     def hold_watches(self, for_s: float, *, lost: bool) -> None:
         super().hold_watches(for_s, lost=lost)
-        late_s = REFRESH_S + self._delays.rebalance_s if lost else self._delays.rebalance_s
+        late_s = VERIFIED_S + self._delays.rebalance_s if lost else self._delays.rebalance_s
         self._blind_until_s = max(self._blind_until_s, self.world.now_s + for_s + late_s)

@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
-from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_common.coordination.memory import MemoryCoordination, MemoryTreeCache
 from ureplicator_common.model import WorkerId
 from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
@@ -19,7 +19,7 @@ from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines.control_loop import MAX_IDLE_S
 from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
 from ureplicator_controller.engines.leadership import IdTaken
-from ureplicator_controller.engines.observer import REFRESH_S
+from ureplicator_controller.engines.observer import MAX_VERIFIED, VERIFIED_PER_S
 from ureplicator_testkit.control.manual_controllers import (
     FLEET,
     KEY,
@@ -275,7 +275,7 @@ def test_a_write_with_unknown_outcome_is_read_back(fleet: ControllerFleet, appli
     assert fleet.one.figure("cycles_total", outcome="conflict") == 0
 
 
-def test_a_lost_watch_is_recovered_by_the_refresh(fleet: ControllerFleet) -> None:
+def test_a_lost_watch_is_found_by_comparing_nodes_in_turn(fleet: ControllerFleet) -> None:
     fleet.worker("a")
     fleet.one.run()
     fleet.one.client.hold_watches()
@@ -283,9 +283,63 @@ def test_a_lost_watch_is_recovered_by_the_refresh(fleet: ControllerFleet) -> Non
     fleet.one.client.drop_watches()
     fleet.one.run()
     assert not fleet.assignment_of("a").entries
-    fleet.clock.advance(REFRESH_S)
+    fleet.clock.advance(MAX_VERIFIED / VERIFIED_PER_S)
     fleet.one.run()
     assert fleet.assignment_of("a").entries
+
+
+@pytest.mark.parametrize("trouble", ["none", "conflict", "lost response", "late watches"])
+def test_a_leader_never_reads_the_whole_tree_in_its_control_thread(
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """A big fleet is tens of thousands of nodes: only those in doubt are read again."""
+    fleet.worker("a")
+    fleet.one.run()
+    whole: list[str] = []
+    monkeypatch.setattr(MemoryTreeCache, "load", lambda cache: whole.append(repr(cache)))
+    fleet.topic(1)
+    if trouble == "conflict":
+        fleet.one.client.hold_watches()
+        path = PATHS.topic(KEY)
+        fleet.client.transact([Set(path, b"{}", -1)])
+        fleet.topic(2, "another")
+        fleet.one.client.drop_watches()
+    elif trouble == "lost response":
+        fleet.one.client.lose_next_response(applied=True)
+    elif trouble == "late watches":
+        fleet.one.client.hold_watches()
+    for _ in range(30):
+        fleet.clock.advance(10)
+        fleet.one.run()
+    assert whole == []
+
+
+def test_a_new_leader_reads_the_nodes_of_workers_and_no_topics(
+    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.worker("a")
+    fleet.topic(1)
+    fleet.one.run()
+    fleet.two.run()
+    read: list[object] = []
+    refresh = MemoryTreeCache.refresh
+    monkeypatch.setattr(
+        MemoryTreeCache,
+        "refresh",
+        lambda cache, paths=None: (read.append(paths), refresh(cache, paths)),
+    )
+    fleet.two.client.hold_watches()
+    worker = fleet.worker("b")
+    worker.close()
+    fleet.one.client.expire()
+    fleet.two.client.drop_watches()
+    fleet.clock.advance(MAX_IDLE_S)
+    fleet.two.run(1)
+    assert fleet.two.leads
+    (paths,) = read
+    assert isinstance(paths, set)
+    assert PATHS.worker_live(WorkerId("a")) in paths
+    assert not any(path.startswith((PATHS.topics, PATHS.ideal)) for path in paths)
 
 
 def test_a_lost_watch_on_the_leader_does_not_blind_a_standby(fleet: ControllerFleet) -> None:
@@ -301,11 +355,11 @@ def test_a_lost_watch_on_the_leader_does_not_blind_a_standby(fleet: ControllerFl
     assert fleet.two.leads
 
 
-@pytest.mark.parametrize("standing_by_s", [0, 10 * REFRESH_S])
+@pytest.mark.parametrize("standing_by_s", [0, 300.0])
 def test_a_standby_waits_as_long_as_it_is_told_to(
     fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, standing_by_s: float
 ) -> None:
-    """However long it has been one, and nothing refreshes its tree cache."""
+    """However long it has been one, and nothing changes."""
     fleet.one.run()
     fleet.two.run()
     fleet.clock.advance(standing_by_s)
