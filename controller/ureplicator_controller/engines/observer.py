@@ -88,6 +88,7 @@ class Observer:
         self._doubtful: set[str] = set()
         self._verified_at_s = clock.monotonic_s()
         self._woke_at_s = 0.0
+        self._seen_nodes: Mapping[str, Node] | None = None
         self._seen_versions: Mapping[str, int] | None = None
         self._membership = Snapshot(fleet=fleet, epoch=0)
         self.latest: Snapshot | None = None
@@ -138,7 +139,10 @@ class Observer:
 
     def has_changed(self) -> bool:
         """True if anything that a plan depends on has changed since the last snapshot."""
-        return self._seen_versions != self._versions(self._tree_cache.nodes())
+        nodes = self._tree_cache.nodes()
+        if self._seen_versions is not None and nodes is self._seen_nodes:
+            return False
+        return self._seen_versions != self._versions(nodes)
 
     def snapshot(self) -> Snapshot:
         """The fleet now, with membership. Raises Unavailable."""
@@ -155,7 +159,7 @@ class Observer:
         self._membership = self.latest = track_membership(
             self._membership, seen, self._clock.monotonic_s()
         )
-        self._seen_versions = self._versions(nodes)
+        self._seen_nodes, self._seen_versions = nodes, self._versions(nodes)
         return self._membership
 
     def remember(
@@ -206,7 +210,7 @@ class Observer:
         self._seen_versions = None
 
     def _read_again(self, paths: Collection[str]) -> None:
-        """Read these paths after a `sync`; they include all that is pending or doubtful. Raises Unavailable."""
+        """Read these paths after a `sync`: all that is pending or doubtful among them. Raises Unavailable."""
         self._coordination.sync(self._paths.root)
         self._tree_cache.refresh(paths)
         self._pending.clear()

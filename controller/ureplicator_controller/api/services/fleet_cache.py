@@ -129,11 +129,12 @@ class FleetCache:
             limits=self._limits,
             cache=self._memo,
         )
+        before = (self._state.snapshot, self._state.view) if self._state else None
         leader = nodes.get(self.paths.leader)
         below = f"{self.paths.controllers}/"
         return FleetState(
             snapshot=snapshot,
-            view=external_view(snapshot),
+            view=external_view(snapshot, before),
             leader=_controller(leader) if leader else None,
             controllers={
                 path.removeprefix(below): _controller(node)

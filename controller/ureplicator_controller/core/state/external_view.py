@@ -23,14 +23,41 @@ def reported_state(snapshot: Snapshot, worker: WorkerId) -> CurrentState | None:
     return stored.value
 
 
-def external_view(snapshot: Snapshot) -> ExternalView:
-    """Partition -> worker -> the entry that it reports, for all live workers."""
-    view: dict[Partition, dict[WorkerId, CurrentEntry]] = {}
-    for worker in sorted(snapshot.current):
-        current = reported_state(snapshot, worker)
-        for partition, entry in current.entries.items() if current else ():
-            view.setdefault(partition, {})[worker] = entry
-    return view
+def external_view(
+    snapshot: Snapshot, before: tuple[Snapshot, ExternalView] | None = None
+) -> ExternalView:
+    """Partition -> worker -> the entry that it reports, for all live workers.
+
+    `before`: an earlier snapshot and its view. Only workers whose report differs are then merged again: in
+    a big fleet one of them reports several times a second.
+    """
+    earlier, view = before or (Snapshot(snapshot.fleet, 0), {})
+    merged: dict[Partition, Mapping[WorkerId, CurrentEntry]] = dict(view)
+    for worker in sorted({*earlier.current, *snapshot.current}):
+        old, new = reported_state(earlier, worker), reported_state(snapshot, worker)
+        if old is not new:
+            _replace(merged, worker, old.entries if old else {}, new.entries if new else {})
+    return merged
+
+
+def _replace(
+    view: dict[Partition, Mapping[WorkerId, CurrentEntry]],
+    worker: WorkerId,
+    old: Mapping[Partition, CurrentEntry],
+    new: Mapping[Partition, CurrentEntry],
+) -> None:
+    """Replace what a worker reports. Views that share entries with this one keep theirs."""
+    for partition in old.keys() - new.keys():
+        others = {each: entry for each, entry in view[partition].items() if each != worker}
+        if others:
+            view[partition] = others
+        else:
+            del view[partition]
+    for partition, entry in new.items():
+        if old.get(partition) != entry:
+            others = view.get(partition)
+            merged = {**others, worker: entry} if others else {worker: entry}
+            view[partition] = dict(sorted(merged.items())) if others else merged
 
 
 def whitelisted_partitions(snapshot: Snapshot, route: Route | None = None) -> Iterable[Partition]:

@@ -21,8 +21,9 @@ repairs the node. Nothing is guessed, nothing is overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from ureplicator_common.audits import (
@@ -75,6 +76,11 @@ from ureplicator_controller.core.state.loads import DecodedLoads, WorkerLoads, r
 
 T = TypeVar("T")
 K = TypeVar("K")
+
+Names = Mapping[tuple[str, int], Sequence[str]]
+"""Path and number of levels -> names below it, with a `/` between two levels."""
+MAX_KEYS = 1 << 17
+"""Topics whose keys are remembered."""
 
 ReleaseRequest = tuple[Partition, WorkerId, SessionId]
 """A partition that a worker, in that session, was requested to release."""
@@ -206,11 +212,19 @@ class DecodeCache:
     def __init__(self) -> None:
         self._before: dict[str, tuple[Stat, Any]] = {}
         self._now: dict[str, tuple[Stat, Any]] = {}
+        self._paths: Set[str] = frozenset()
+        self._names: Names = {}
+
+    def names(self, nodes: Mapping[str, Node]) -> Names:
+        """Names below each path, sorted again only when nodes were created or deleted."""
+        if self._paths != nodes.keys():
+            self._paths, self._names = frozenset(nodes), _index(nodes)
+        return self._names
 
     def read(self, path: str, node: Node, decode: Callable[[bytes], T]) -> Stored[T]:
         """Decode a node, or return its cached value. Raises whatever `decode` raises."""
         cached = self._before.get(path)
-        if cached is None or cached[0] != node.stat:
+        if cached is None or (cached[0] is not node.stat and cached[0] != node.stat):
             stat = node.stat
             value = Stored(decode(node.data), stat.version, stat.mzxid, stat.owner)
             cached = (stat, value)
@@ -323,23 +337,25 @@ def _default_switches(node: Node | None) -> Switches:
     return Switches() if node is None else Switches(auto_balancing=False, frozen=True)
 
 
+def _index(nodes: Mapping[str, Node]) -> Names:
+    """Names of one and of two levels below each path."""
+    names: dict[tuple[str, int], list[str]] = {}
+    for path in sorted(nodes):
+        parent, _, name = path.rpartition("/")
+        grandparent, _, parent_name = parent.rpartition("/")
+        names.setdefault((parent, 1), []).append(name)
+        names.setdefault((grandparent, 2), []).append(f"{parent_name}/{name}")
+    return names
+
+
 class _NodeDecoder:
     """Decoder of one kind of node after the other, which collects the unreadable ones."""
 
     def __init__(self, nodes: Mapping[str, Node], cache: DecodeCache) -> None:
         self.cache = cache
         self.unreadable_nodes: list[UnreadableNode] = []
-        self._names: dict[tuple[str, int], list[str]] = {}
+        self._names = cache.names(nodes)
         self._nodes = nodes
-        for path in sorted(nodes):
-            self._index(path)
-
-    def _index(self, path: str) -> None:
-        """Index a path by its parent and by its grandparent: names of one and of two levels."""
-        parent, _, name = path.rpartition("/")
-        grandparent, _, parent_name = parent.rpartition("/")
-        self._names.setdefault((parent, 1), []).append(name)
-        self._names.setdefault((grandparent, 2), []).append(f"{parent_name}/{name}")
 
     def read(
         self,
@@ -386,6 +402,8 @@ def _audits(decoder: _NodeDecoder, paths: Paths) -> Audits:
     )
 
 
+@lru_cache(maxsize=MAX_KEYS)
 def _topic_key(name: str) -> TopicKey:
+    """One key for all nodes of a topic: parsed once, and equal to itself at once."""
     route, _, topic = name.partition("/")
     return TopicKey(Route.parse(route), topic)
