@@ -323,11 +323,12 @@ def test_a_new_leader_reads_the_nodes_of_workers_and_no_topics(
     fleet.two.run()
     read: list[object] = []
     refresh = MemoryTreeCache.refresh
-    monkeypatch.setattr(
-        MemoryTreeCache,
-        "refresh",
-        lambda cache, paths=None: (read.append(paths), refresh(cache, paths)),
-    )
+
+    def counted(cache: MemoryTreeCache, paths: set[str] | None = None) -> None:
+        read.append(paths)
+        refresh(cache, paths)
+
+    monkeypatch.setattr(MemoryTreeCache, "refresh", counted)
     fleet.two.client.hold_watches()
     worker = fleet.worker("b")
     worker.close()
