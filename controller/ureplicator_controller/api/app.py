@@ -72,6 +72,9 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
+SCRAPE_TIMEOUT_S = 0.1
+"""For each of three kinds of figures that clusters are asked for: a scrape shows what is known by then, the
+next one the rest. Prometheus has a time limit, and metrics are needed most while clusters are away."""
 LAG_CACHE = "lag_cache"
 """Key of the lag cache in `Flask.extensions`: close it to end an application before its process."""
 
@@ -86,6 +89,7 @@ class Dependencies:
     `groups` a route.
 
     `validate_responses`: a response that does not match its model becomes an error; for tests.
+    `scrape_timeout_s`: see `SCRAPE_TIMEOUT_S`.
     """
 
     settings: Settings
@@ -99,6 +103,7 @@ class Dependencies:
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = _new_id
     validate_responses: bool = False
+    scrape_timeout_s: float = SCRAPE_TIMEOUT_S
 
 
 def create_app(needs: Dependencies) -> Flask:
@@ -124,12 +129,17 @@ def create_app(needs: Dependencies) -> Flask:
     )
     lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
     registry = CollectorRegistry()
-    registry.register(health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters))
-    registry.register(LagMetrics(lag_cache))
+    timeout_s = needs.scrape_timeout_s
+    registry.register(
+        health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters, timeout_s=timeout_s)
+    )
+    registry.register(LagMetrics(lag_cache, timeout_s=timeout_s))
     standings = Standings(
         lag_cache=lag_cache, clock=needs.clock, stale_after_s=settings.audit.stale_after_s
     )
-    registry.register(AuditMetrics(settings=settings, fleet=fleet, standings=standings))
+    registry.register(
+        AuditMetrics(settings=settings, fleet=fleet, standings=standings, timeout_s=timeout_s)
+    )
     for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry):
         app.register_api(blueprint)
     position_service = _position_service(needs, fleet, services, ids)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Mapping
 
 import pytest
 
 from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import PartitionState, Route, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
+from ureplicator_controller.api.services.clusters import SCRAPED_MAX_AGE_S
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
+from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ONLINE, ERROR = PartitionState.ONLINE, PartitionState.ERROR
 
@@ -204,6 +209,50 @@ def test_metrics_of_an_unavailable_source(rest: RestFixture) -> None:
         text = rest.call("GET", "/metrics").text
     assert 'ureplicator_source_up{route="source.target"} 0.0' in text
     assert 'ureplicator_missing_topics{route="source.target"}' not in text
+
+
+def test_metrics_wait_for_no_silent_cluster(
+    new_rest: NewRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clusters are silent. Both are asked at once, and what they say later is in the next scrape."""
+    both = ({"source": "west", "target": "east"}, {"source": "north", "target": "south"})
+    rest = new_rest(both, scrape_timeout_s=0.0)
+    asked, answers = threading.Semaphore(0), threading.Event()
+    listed = MemoryTopicAdmin.topics
+
+    def silent(admin: MemoryTopicAdmin) -> Mapping[str, TopicInfo]:
+        asked.release()
+        assert answers.wait(60)
+        return listed(admin)
+
+    monkeypatch.setattr(MemoryTopicAdmin, "topics", silent)
+    up = 'ureplicator_source_up{route="west.east"}'
+    for _ in range(3):
+        assert f"{up} 0.0" in rest.call("GET", "/metrics").text
+    for _ in range(4):
+        assert asked.acquire(timeout=60)
+    assert not asked.acquire(blocking=False), "each cluster is asked once at a time"
+    answers.set()
+    while f"{up} 1.0" not in rest.call("GET", "/metrics").text:
+        pass
+
+
+def test_scrapes_share_a_listing(rest: RestFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    listings: list[object] = []
+    listed = MemoryTopicAdmin.topics
+
+    def counted(admin: MemoryTopicAdmin) -> Mapping[str, TopicInfo]:
+        listings.append(admin)
+        return listed(admin)
+
+    monkeypatch.setattr(MemoryTopicAdmin, "topics", counted)
+    for _ in range(4):
+        rest.call("GET", "/metrics")
+        rest.clock.advance(SCRAPED_MAX_AGE_S / 4)
+    assert len(listings) == len(rest.clusters)
+    rest.clock.advance(1)
+    rest.call("GET", "/metrics")
+    assert len(listings) == 2 * len(rest.clusters)
 
 
 def test_the_page_loads_no_external_assets(rest: RestFixture) -> None:

@@ -27,7 +27,10 @@ _STATES = {
 
 
 class AuditMetrics(Collector):
-    def __init__(self, *, settings: Settings, fleet: FleetCache, standings: Standings) -> None:
+    def __init__(
+        self, *, settings: Settings, fleet: FleetCache, standings: Standings, timeout_s: float
+    ) -> None:
+        self._timeout_s = timeout_s
         self._routes = [config.route for config in settings.routes]
         self._fleet = fleet
         self._standings = standings
@@ -35,11 +38,12 @@ class AuditMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         try:
             fleet_state = self._fleet.current()
-            found = self._standings.of(fleet_state, fleet_state.snapshot.topics)
+            topics = fleet_state.snapshot.topics
+            found = self._standings.of(fleet_state, topics, timeout_s=self._timeout_s)
         except Unavailable:
             return
         now_ms = self._standings.now_ms
-        topics = GaugeMetricFamily(
+        states = GaugeMetricFamily(
             "ureplicator_audit_topics",
             "Topics by the state of their audit.",
             labels=["route", "state"],
@@ -58,7 +62,7 @@ class AuditMetrics(Collector):
             mine = [each for key, each in found.items() if key.route == route]
             counts = Counter(each.state for each in mine)
             for state, name in _STATES.items():
-                topics.add_metric([str(route), name], counts[state])
+                states.add_metric([str(route), name], counts[state])
             times_ms = [each.verified_ms for each in mine if each.verified_ms is not None]
             if times_ms:
                 seconds.add_metric([str(route)], max(0, now_ms - min(times_ms)) / 1_000)
@@ -70,7 +74,7 @@ class AuditMetrics(Collector):
             "Live auditors.",
             value=len(fleet_state.snapshot.audits.auditors),
         )
-        yield from (topics, seconds, behind, auditors)
+        yield from (states, seconds, behind, auditors)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is collected while the registry is being built."""

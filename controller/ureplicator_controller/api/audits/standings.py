@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ureplicator_common.audits.standing import CopiedTopic, Standing, standing
 from ureplicator_common.clock import Clock
 from ureplicator_common.model import TopicKey
-from ureplicator_controller.api.lag_collection.cache import LagCache
+from ureplicator_controller.api.lag_collection.cache import RESPONSE_TIMEOUT_S, LagCache
 from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.services.fleet_cache import FleetState
 
@@ -24,9 +24,15 @@ class Standings:
     def now_ms(self) -> int:
         return self._clock.wall_ms()
 
-    def of(self, fleet_state: FleetState, keys: Iterable[TopicKey]) -> dict[TopicKey, Standing]:
-        """May raise Unavailable."""
-        report = self._lag_cache.report()
+    def of(
+        self,
+        fleet_state: FleetState,
+        keys: Iterable[TopicKey],
+        *,
+        timeout_s: float = RESPONSE_TIMEOUT_S,
+    ) -> dict[TopicKey, Standing]:
+        """`timeout_s`: for positions of now. May raise Unavailable."""
+        report = self._lag_cache.report(timeout_s=timeout_s)
         age_s = self._lag_cache.age_s(report) if report else 0.0
         now_ms = self.now_ms
         found = {}

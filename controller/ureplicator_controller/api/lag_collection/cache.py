@@ -46,8 +46,14 @@ class LagCache:
         self._last: LagReport | None = None
         self._took_s = 0.0
 
-    def report(self, key: TopicKey | None = None, *, partitions: int = 0) -> LagReport | None:
-        """The newest report that is available in time, or None.
+    def report(
+        self,
+        key: TopicKey | None = None,
+        *,
+        partitions: int = 0,
+        timeout_s: float = RESPONSE_TIMEOUT_S,
+    ) -> LagReport | None:
+        """The newest report that is available within `timeout_s`, or None.
 
         `key`: a topic that the report must cover, with this many partitions: a topic that was just
         whitelisted is missing from a cached report. Raises what `whitelisted` raises.
@@ -60,9 +66,9 @@ class LagCache:
             collection = self._under_way
             if collection is None or collection.done():
                 collection = self._under_way = self._thread.submit(self._collect)
-            waits = not covers or self._took_s < RESPONSE_TIMEOUT_S
+            waits = not covers or self._took_s < timeout_s
         try:
-            return collection.result(timeout=RESPONSE_TIMEOUT_S if waits else 0)
+            return collection.result(timeout=timeout_s if waits else 0)
         except FutureTimeout:
             return last
 

@@ -41,12 +41,13 @@ _GAUGES: Mapping[str, tuple[str, Callable[[LagSummary], float | None]]] = {
 class LagMetrics(Collector):
     """Gauges drawn from the newest lag report."""
 
-    def __init__(self, lag_cache: LagCache) -> None:
+    def __init__(self, lag_cache: LagCache, *, timeout_s: float) -> None:
         self._lag_cache = lag_cache
+        self._timeout_s = timeout_s
 
     def collect(self) -> Iterable[Metric]:
         try:
-            report = self._lag_cache.report()
+            report = self._lag_cache.report(timeout_s=self._timeout_s)
         except Unavailable:
             return
         if report is None:

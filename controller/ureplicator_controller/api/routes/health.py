@@ -27,7 +27,11 @@ from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.models.health import Health, Readiness
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.clusters import (
+    SCRAPED_MAX_AGE_S,
+    ClusterTopics,
+    listed,
+)
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.state.mismatches import mismatches
@@ -87,14 +91,20 @@ def count_requests(app: Flask, registry: CollectorRegistry) -> None:
 
 
 class FleetMetrics(Collector):
-    """Gauges drawn from the present state of the fleet."""
+    """Gauges drawn from the present state of the fleet. `timeout_s`: for all clusters together."""
 
     def __init__(
-        self, *, settings: Settings, fleet: FleetCache, clusters: Mapping[str, ClusterTopics]
+        self,
+        *,
+        settings: Settings,
+        fleet: FleetCache,
+        clusters: Mapping[str, ClusterTopics],
+        timeout_s: float,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._clusters = clusters
+        self._timeout_s = timeout_s
 
     def collect(self) -> Iterable[Metric]:
         try:
@@ -123,10 +133,13 @@ class FleetMetrics(Collector):
             "Whitelisted topics whose partition count differs at the source.",
             "route",
         )
+        listed(self._clusters.values(), max_age_s=SCRAPED_MAX_AGE_S, timeout_s=self._timeout_s)
         for config in self._settings.routes:
             name = str(config.route)
             try:
-                found, _ = compare(fleet_state, config.route, self._clusters)
+                found, _ = compare(
+                    fleet_state, config.route, self._clusters, topics_of=ClusterTopics.last
+                )
             except OperatingError:
                 up.add_metric([name], 0)
                 continue

@@ -1,21 +1,30 @@
 """Topics of a source or target cluster, listed at most every few seconds.
 
-Reads for display accept a listing that is some seconds old, so that a dashboard or a scrape costs the
-brokers nothing; decisions read again. An error is cached as long, else every request would wait for the
-same timeout.
+Reads for display accept a listing that is some seconds old, so that a dashboard costs the brokers nothing;
+decisions read again. An error is cached as long, else every request would wait for the same timeout.
+
+A scrape accepts an older one, and waits for no cluster longer than for the others: metrics are needed most
+while clusters are away, and Prometheus has a time limit. `listed` asks all of them at once; a listing that
+takes longer goes on, and the next scrape has it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import TopicAdmin, TopicInfo
+from ureplicator_common.kafka import ClusterUnavailable, TopicAdmin, TopicInfo
 
 MAX_AGE_S = 5.0
+SCRAPED_MAX_AGE_S = 30.0
+"""For metrics: every topic is described once in two scrapes, of which others make no decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,7 @@ class ClusterTopics:
         self._reading = threading.Lock()
         self._admin: TopicAdmin | None = None
         self._listing: _Listing | None = None
+        self._under_way: Future[None] | None = None
 
     def admin(self) -> TopicAdmin:
         with self._lock:
@@ -56,6 +66,39 @@ class ClusterTopics:
             raise listing.error
         return listing.topics
 
+    def begin(self, max_age_s: float) -> Future[None]:
+        """Begin a listing, in a thread of its own, if the last one is older and none is under way. The
+        result has none: `last` has what was found."""
+        with self._lock:
+            if self._under_way is None or self._under_way.done():
+                self._under_way = self._begun(max_age_s)
+            return self._under_way
+
+    def _begun(self, max_age_s: float) -> Future[None]:
+        found: Future[None] = Future()
+        listing = self._listing
+        if listing is not None and self._clock.monotonic_s() - listing.at_s <= max_age_s:
+            found.set_result(None)
+        else:
+            threading.Thread(target=self._list_for, args=(found,), daemon=True).start()
+        return found
+
+    def _list_for(self, found: Future[None]) -> None:
+        try:
+            with suppress(OperatingError):
+                self.topics()
+        finally:
+            found.set_result(None)
+
+    def last(self) -> Mapping[str, TopicInfo]:
+        """The last listing, whatever its age. Raises OperatingError: its error, or there was none."""
+        listing = self._listing
+        if listing is None:
+            raise ClusterUnavailable("it has not responded yet")
+        if listing.error is not None:
+            raise listing.error
+        return listing.topics
+
     def _read(self) -> Mapping[str, TopicInfo]:
         try:
             topics = self.admin().topics()
@@ -70,3 +113,11 @@ class ClusterTopics:
             if self._admin is not None:
                 self._admin.close()
                 self._admin = None
+
+
+def listed(clusters: Iterable[ClusterTopics], *, max_age_s: float, timeout_s: float) -> None:
+    """Begin a listing of each cluster that has none of this age, and wait for all of them so long."""
+    deadline_s = time.monotonic() + timeout_s
+    for begun in [cluster.begin(max_age_s) for cluster in clusters]:
+        with suppress(FutureTimeout):
+            begun.result(max(0.0, deadline_s - time.monotonic()))

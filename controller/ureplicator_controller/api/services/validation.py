@@ -6,7 +6,7 @@ is no result; without the target only a part is missing, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ureplicator_common.config.settings import Settings
@@ -29,7 +29,11 @@ LIMITS_TIMEOUT_S = 5.0
 
 
 def compare(
-    fleet_state: FleetState, route: Route, clusters: Mapping[str, ClusterTopics]
+    fleet_state: FleetState,
+    route: Route,
+    clusters: Mapping[str, ClusterTopics],
+    *,
+    topics_of: Callable[[ClusterTopics], Mapping[str, TopicInfo]] = ClusterTopics.recent_topics,
 ) -> tuple[ClusterComparison, str]:
     """The comparison for one route, and why the target is left out ("": it is not).
 
@@ -40,11 +44,11 @@ def compare(
         for key, stored in fleet_state.snapshot.topics.items()
         if key.route == route
     }
-    source = clusters[route.source].recent_topics()
+    source = topics_of(clusters[route.source])
     target: Mapping[str, TopicInfo] | None = None
     reason = ""
     try:
-        target = clusters[route.target].recent_topics()
+        target = topics_of(clusters[route.target])
     except OperatingError as error:
         reason = f"{route.target}: {error}"
     return compare_with_clusters(intents, source, target), reason

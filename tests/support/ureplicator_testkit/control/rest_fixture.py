@@ -79,6 +79,7 @@ class RestFixture:
         described: bool = False,
         allowed_hosts: Sequence[str] = (),
         access: Mapping[str, str] = MappingProxyType({}),
+        scrape_timeout_s: float = 10.0,
     ) -> None:
         names = {route[end] for route in routes for end in ("source", "target")}
         self.settings = Settings.model_validate(
@@ -123,6 +124,7 @@ class RestFixture:
             id="c1",
             clock=self.clock,
             validate_responses=True,
+            scrape_timeout_s=scrape_timeout_s,
         )
         self.app = create_app(needs) if described else _undescribed(needs)
         self.client: FlaskClient = self.app.test_client()

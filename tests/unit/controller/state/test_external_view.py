@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.contents import CurrentEntry, CurrentState
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, SessionId, WorkerId
+from ureplicator_common.model import (
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    SessionId,
+    WorkerId,
+)
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
