@@ -55,9 +55,9 @@ def _replace(
             del view[partition]
     for partition, entry in new.items():
         if old.get(partition) != entry:
-            others = view.get(partition)
-            merged = {**others, worker: entry} if others else {worker: entry}
-            view[partition] = dict(sorted(merged.items())) if others else merged
+            kept = view.get(partition)
+            both = {**kept, worker: entry} if kept else {worker: entry}
+            view[partition] = dict(sorted(both.items())) if kept else both
 
 
 def whitelisted_partitions(snapshot: Snapshot, route: Route | None = None) -> Iterable[Partition]:
