@@ -35,6 +35,7 @@ from ureplicator_testkit.control.coordination_contract import (
     shows,
     until_shown,
 )
+from ureplicator_testkit.control.verification_contract import VerificationContract
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import Process, deadline_factor, eventually
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
@@ -101,7 +102,7 @@ def _ensemble(server: ZooKeeperServer) -> Iterator[ZooKeeperEnsemble]:
     assert set(threading.enumerate()) <= before, "a thread outlives close()"
 
 
-class TestContract(CoordinationContract):
+class TestContract(CoordinationContract, VerificationContract):
     pass
 
 

@@ -21,6 +21,7 @@ from ureplicator_common.coordination import (
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.coordination_contract import Calls, CoordinationContract
+from ureplicator_testkit.control.verification_contract import VerificationContract
 
 
 class MemoryEnsemble:
@@ -46,7 +47,7 @@ def ensemble() -> Iterator[MemoryEnsemble]:
         client.close()
 
 
-class TestContract(CoordinationContract):
+class TestContract(CoordinationContract, VerificationContract):
     pass
 
 

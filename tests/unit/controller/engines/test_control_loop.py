@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryTreeCache
+from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import WorkerId
 from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
@@ -286,61 +286,6 @@ def test_a_lost_watch_is_found_by_comparing_nodes_in_turn(fleet: ControllerFleet
     fleet.clock.advance(MAX_VERIFIED / VERIFIED_PER_S)
     fleet.one.run()
     assert fleet.assignment_of("a").entries
-
-
-@pytest.mark.parametrize("trouble", ["none", "conflict", "lost response", "late watches"])
-def test_a_leader_never_reads_the_whole_tree_in_its_control_thread(
-    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, trouble: str
-) -> None:
-    """A big fleet is tens of thousands of nodes: only those in doubt are read again."""
-    fleet.worker("a")
-    fleet.one.run()
-    whole: list[str] = []
-    monkeypatch.setattr(MemoryTreeCache, "load", lambda cache: whole.append(repr(cache)))
-    fleet.topic(1)
-    if trouble == "conflict":
-        fleet.one.client.hold_watches()
-        path = PATHS.topic(KEY)
-        fleet.client.transact([Set(path, b"{}", -1)])
-        fleet.topic(2, "another")
-        fleet.one.client.drop_watches()
-    elif trouble == "lost response":
-        fleet.one.client.lose_next_response(applied=True)
-    elif trouble == "late watches":
-        fleet.one.client.hold_watches()
-    for _ in range(30):
-        fleet.clock.advance(10)
-        fleet.one.run()
-    assert whole == []
-
-
-def test_a_new_leader_reads_the_nodes_of_workers_and_no_topics(
-    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet.worker("a")
-    fleet.topic(1)
-    fleet.one.run()
-    fleet.two.run()
-    read: list[object] = []
-    refresh = MemoryTreeCache.refresh
-
-    def counted(cache: MemoryTreeCache, paths: set[str] | None = None) -> None:
-        read.append(paths)
-        refresh(cache, paths)
-
-    monkeypatch.setattr(MemoryTreeCache, "refresh", counted)
-    fleet.two.client.hold_watches()
-    worker = fleet.worker("b")
-    worker.close()
-    fleet.one.client.expire()
-    fleet.two.client.drop_watches()
-    fleet.clock.advance(MAX_IDLE_S)
-    fleet.two.run(1)
-    assert fleet.two.leads
-    (paths,) = read
-    assert isinstance(paths, set)
-    assert PATHS.worker_live(WorkerId("a")) in paths
-    assert not any(path.startswith((PATHS.topics, PATHS.ideal)) for path in paths)
 
 
 def test_a_lost_watch_on_the_leader_does_not_blind_a_standby(fleet: ControllerFleet) -> None:
