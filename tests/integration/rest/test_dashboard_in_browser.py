@@ -165,6 +165,36 @@ def test_without_scripts_the_list_is_shown(
     page.close()
 
 
+def test_the_history_has_filters(rest: RestFixture, page: Page) -> None:
+    events = [
+        PastEvent(0, EventKind.WORKER, "drained", 1_000, worker=WorkerId("w1")),
+        PastEvent(
+            1,
+            EventKind.MOVE,
+            HOSTILE,
+            1_000,
+            partition=Partition(ROUTE, "orders", 3),
+            source=WorkerId("w2"),
+            target=WorkerId("w1"),
+            owner_epoch=OwnerEpoch(5),
+        ),
+    ]
+    rest.put(rest.paths.history_block(0), encode_history(events))
+    page.locator("#history summary").click()
+    rows = page.locator("#history-rows tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text(HOSTILE)
+    expect(rows.first).to_contain_text("w2 -> w1")
+    page.locator("#history-kind").select_option("worker")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("drained")
+    page.locator("#history-topic").fill("orders")
+    page.locator("#history-topic").press("Enter")
+    expect(page.locator("#history-rows")).to_contain_text("No such event")
+    page.locator("#history-kind").select_option("")
+    expect(rows).to_contain_text("source.target/orders/3")
+
+
 def test_keys_choose_tiles_and_the_table_has_the_same(page: Page) -> None:
     page.locator("#grid").focus()
     page.keyboard.press("ArrowRight")

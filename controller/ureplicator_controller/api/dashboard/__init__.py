@@ -13,6 +13,7 @@ from flask import Blueprint, Response, make_response, render_template, request
 
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.model import EventKind
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.dashboard.rows import listed
 
@@ -44,7 +45,12 @@ def blueprint(
         routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
         response = make_response(
             render_template(
-                "dashboard.html", fleet=settings.fleet, id=id, version=__version__, routes=routes
+                "dashboard.html",
+                fleet=settings.fleet,
+                id=id,
+                version=__version__,
+                routes=routes,
+                kinds=list(EventKind),
             )
         )
         response.headers["Content-Security-Policy"] = _POLICY

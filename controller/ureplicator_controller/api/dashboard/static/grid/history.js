@@ -1,0 +1,54 @@
+// What happened in the fleet, newest first, with filters. It is read only while it is open.
+import { byId, element } from "./elements.js";
+import { since } from "./times.js";
+
+const INTERVAL_MS = 3000;
+const LIMIT = 100;
+const HEADS = ["when", "kind", "of", "what", "reason", "by"];
+let timer = null;
+
+function path() {
+  const given = new URLSearchParams({ limit: LIMIT });
+  for (const name of ["kind", "topic", "worker"]) {
+    const value = byId(`history-${name}`).value.trim();
+    if (value) given.set(name, value);
+  }
+  return `/history?${given}`;
+}
+
+async function show() {
+  clearTimeout(timer);
+  if (!byId("history").open) return;
+  const asked = path();
+  try {
+    const response = await fetch(asked, { headers: { Accept: "application/json" } });
+    const body = await response.json();
+    if (!response.ok) throw new Error(body.detail || response.statusText);
+    if (asked === path()) draw(body.history);
+    byId("history-lost").textContent = "";
+  } catch (error) {
+    byId("history-lost").textContent = `${error.message}: what is shown is the last that was read`;
+  }
+  byId("history-json").href = asked;
+  timer = setTimeout(show, INTERVAL_MS);
+}
+
+function draw(events) {
+  const head = element("tr", {}, ...HEADS.map((text) => element("th", { text, scope: "col" })));
+  const rows = events.map((past) => element("tr", {}, ...cellsOf(past).map((text) => element("td", { text }))));
+  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+  const none = element("p", { text: "No such event in the history.", kind: "quiet" });
+  byId("history-rows").replaceChildren(rows.length ? table : none);
+}
+
+// Texts of one event's row: of a partition, or of a worker or the whole fleet.
+export function cellsOf(past) {
+  const partition = past.topic === undefined ? past.worker || "fleet" : `${past.route}/${past.topic}/${past.partition}`;
+  const moved = past.from === undefined ? "" : `${past.from || "no worker"} -> ${past.to || "no worker"}`;
+  return [since(Date.parse(past.time), Date.now()), past.kind, partition, moved, past.reason, past.by];
+}
+
+export function startHistory() {
+  byId("history").addEventListener("toggle", show);
+  for (const name of ["kind", "topic", "worker"]) byId(`history-${name}`).addEventListener("change", show);
+}
