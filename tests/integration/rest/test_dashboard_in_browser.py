@@ -257,6 +257,35 @@ def test_a_rebalance_shows_its_moves_first(rest: RestFixture, page: Page) -> Non
     assert decode_switches(node.data).rebalance_requested
 
 
+def test_clicks_add_expand_and_delete_a_topic(rest: RestFixture, page: Page) -> None:
+    rest.source.put("new", 4)
+    page.locator("#topic-name").fill("new")
+    page.locator("#topic-partitions").fill("2")
+    apply(page, "Add topic")
+    added = rest.intent("new")
+    assert added is not None
+    assert added.partitions == 2
+    page.locator("#topic-partitions").fill("4")
+    apply(page, "Expand topic")
+    expanded = rest.intent("new")
+    assert expanded is not None
+    assert expanded.partitions == 4
+    apply(page, "Delete topic")
+    deleted = rest.intent("new")
+    assert deleted is None or deleted.state is TopicState.DELETING
+
+
+def test_a_refusal_is_shown_in_the_dialog(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    page.goto(address)
+    page.locator("#topic-name").fill("nowhere")
+    page.locator("#topic-add").click()
+    page.locator("#confirm-apply").click()
+    expect(page.locator("#confirm-result")).to_contain_text("topic nowhere does not exist")
+    expect(page.locator("#confirm")).to_be_visible()
+    page.close()
+
+
 def test_hostile_reasons_are_text(rest: RestFixture, page: Page) -> None:
     rest.put_states("w1", "orders", dict.fromkeys(range(4), PartitionState.ERROR), reason=HOSTILE)
     expect(page.locator("#count-error")).to_have_text("4", timeout=SHOWN_WITHIN_MS)

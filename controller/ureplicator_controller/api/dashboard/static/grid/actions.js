@@ -1,11 +1,13 @@
 // Operators' acts, each confirmed in a dialog that says what will happen.
 import { byId, element } from "./elements.js";
 
-async function call(method, path) {
-  const response = await fetch(path, { method, headers: { Accept: "application/json" } });
-  const body = await response.json();
-  if (!response.ok) throw new Error(body.detail || response.statusText);
-  return body;
+async function call(method, path, body = null) {
+  const headers = { Accept: "application/json" };
+  if (body) headers["Content-Type"] = "application/json";
+  const response = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+  const answer = await response.json();
+  if (!response.ok) throw new Error([answer.detail || response.statusText, answer.hint].filter(Boolean).join(": "));
+  return answer;
 }
 
 // Button that asks before it calls REST. `explain` returns the lines that say what will happen.
@@ -17,16 +19,16 @@ export function actionButton({ text, method, path, explain }) {
 
 let asked = 0; // number of the question that the dialog shows
 
-async function ask({ text, method, path, explain }) {
+export async function ask({ text, method, path, body = null, explain }) {
   asked += 1;
   const own = asked;
   const dialog = byId("confirm");
   byId("confirm-title").textContent = text;
-  byId("confirm-call").textContent = `${method} ${path}`;
+  byId("confirm-call").textContent = `${method} ${path}${body ? ` ${JSON.stringify(body)}` : ""}`;
   byId("confirm-result").textContent = "";
   byId("confirm-apply").disabled = true;
   byId("confirm-lines").replaceChildren();
-  byId("confirm-apply").onclick = () => apply(method, path);
+  byId("confirm-apply").onclick = () => apply(method, path, body);
   if (!dialog.open) dialog.showModal();
   try {
     const lines = await explain();
@@ -38,10 +40,10 @@ async function ask({ text, method, path, explain }) {
   }
 }
 
-async function apply(method, path) {
+async function apply(method, path, body) {
   byId("confirm-apply").disabled = true;
   try {
-    await call(method, path);
+    await call(method, path, body);
     byId("confirm").close();
   } catch (error) {
     byId("confirm-result").textContent = error.message;

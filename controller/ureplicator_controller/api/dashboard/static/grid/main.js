@@ -8,6 +8,7 @@ import { layout, moved, tileAt } from "./layout.js";
 import { showMoves } from "./moves.js";
 import { follow, tileOf } from "./overview.js";
 import { tableOf } from "./table.js";
+import { startTopics } from "./topics.js";
 import { duration, since } from "./times.js";
 
 const canvas = byId("grid");
@@ -227,4 +228,5 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", red
 setInterval(showAge, 500);
 showFilter();
 startHistory();
+startTopics();
 follow({ changed, failed, alive });

@@ -1,0 +1,60 @@
+// Whitelisting, expanding and deleting a topic that is named in a form.
+import { ask } from "./actions.js";
+import { byId } from "./elements.js";
+
+function named() {
+  const topic = byId("topic-name").value.trim();
+  const [src, dst] = byId("topic-route").value.split(".");
+  const partitions = byId("topic-partitions").value;
+  return {
+    topic,
+    route: `${src}.${dst}`,
+    path: `/topics/${encodeURIComponent(topic)}?${new URLSearchParams({ src, dst })}`,
+    body: partitions ? { numPartitions: Number(partitions) } : null,
+  };
+}
+
+function add() {
+  const { topic, route, path, body } = named();
+  const count = body ? `${body.numPartitions} partitions` : "all partitions";
+  ask({
+    text: `Add ${topic}`,
+    method: "POST",
+    path,
+    body: body || {},
+    explain: async () => [`Copy ${count} of ${topic} on ${route}. The target topic is created if it does not exist.`],
+  });
+}
+
+function expand() {
+  const { topic, route, path, body } = named();
+  ask({
+    text: `Expand ${topic}`,
+    method: "PUT",
+    path,
+    body: body || {},
+    explain: async () => {
+      if (!body) throw new Error("give the number of partitions");
+      return [`Copy ${body.numPartitions} partitions of ${topic} on ${route}.`];
+    },
+  });
+}
+
+function remove() {
+  const { topic, route, path } = named();
+  ask({
+    text: `Delete ${topic}`,
+    method: "DELETE",
+    path,
+    explain: async () => [`${topic} is no longer copied on ${route}. The target topic and the positions are kept.`],
+  });
+}
+
+export function startTopics() {
+  const acts = { "topic-add": add, "topic-expand": expand, "topic-delete": remove };
+  for (const [id, act] of Object.entries(acts)) {
+    byId(id).addEventListener("click", () => {
+      if (byId("topic-name").reportValidity()) act();
+    });
+  }
+}
