@@ -36,7 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
@@ -51,10 +51,11 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.heartbeats.requests import KafkaHeartbeats
 from ureplicator_common.model import Route
+from ureplicator_common.pages.certificates import new_context
+from ureplicator_common.pages.web import WebServer
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.access.gate import Gate
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
-from ureplicator_controller.api.serving.certificates import new_context
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.control_loop import ControlLoop
@@ -168,17 +169,17 @@ class Controller:
         log.info("stopping on a signal")
 
     def _serve_metrics(self) -> int:
-        host, port = self._settings.controller.host, self._settings.controller.metrics_port
-        try:
-            server, thread = start_http_server(port, host, self._metrics.registry)
-        except OSError as error:
-            raise PermanentError(
-                f"metrics cannot be served on {host}:{port}: {error.strerror}"
-            ) from error
-        self._closing.callback(thread.join)
-        self._closing.callback(server.server_close)
-        self._closing.callback(server.shutdown)
-        return server.server_port
+        """Its port."""
+        options = self._settings.controller
+        server = WebServer(
+            host=options.host,
+            port=options.metrics_port,
+            role="controller",
+            pages=self._settings.pages,
+        )
+        self._closing.callback(server.close)
+        server.show({"/metrics": make_wsgi_app(self._metrics.registry)})
+        return server.port
 
     def _live(self, listener: socket.socket, metrics_port: int) -> LiveController:
         return LiveController(

@@ -86,6 +86,7 @@ def test_a_wrong_value_is_refused_with_its_key(key: str, value: str) -> None:
         (("--set=keda.enabled=true",), "keda.prometheusAddress"),
         (("--set=keda.enabled=true,hpa.enabled=true",), "hpa.enabled"),
         (("--set=hpa.enabled=true,hpa.minReplicas=11",), "hpa.minReplicas"),
+        (("--set=config.pages.tls.certificate_file=/c",), "config.pages.tls"),
         (("--set=config.controller.tls.client_ca_file=/ca",), "controller.tls.client_ca_file"),
     ],
 )
@@ -107,6 +108,17 @@ def test_probes_and_prometheus_speak_tls_where_rest_does(values: str, scheme: st
         assert controller[probe]["httpGet"].get("scheme", "HTTP") == scheme
     (monitor,) = of_kind(manifests, "ServiceMonitor")
     assert monitor["spec"]["endpoints"][0].get("scheme", "http") == scheme.lower()
+
+
+@pytest.mark.parametrize("values", ["auditor", "worker-groups"])
+def test_workers_and_auditors_get_the_token_of_pages_and_no_other(values: str) -> None:
+    manifests = render(CHART / f"ci/{values}-values.yaml")
+    for each in of_kind(manifests, "StatefulSet"):
+        spec = each["spec"]["template"]["spec"]
+        (access,) = (volume for volume in spec["volumes"] if volume["name"] == "access")
+        assert access["secret"]["items"] == [{"key": "token", "path": "token"}]
+        for container in spec["containers"]:
+            assert "/etc/ureplicator/access" in [m["mountPath"] for m in container["volumeMounts"]]
 
 
 def test_every_value_is_in_the_schema_and_used() -> None:

@@ -38,6 +38,7 @@ from ureplicator_common.coordination import Coordination, SessionState, Unavaila
 from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import WorkerId
+from ureplicator_common.pages.web import WebServer
 from ureplicator_worker.core import state
 from ureplicator_worker.core.events import (
     CapacityChanged,
@@ -61,7 +62,6 @@ from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.watchdog import ProcessAbort, Watchdog, print_error
-from ureplicator_worker.engines.web import WebServer
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 from ureplicator_worker.lifeline.server import LifelineServer
 
@@ -174,7 +174,7 @@ class Worker:
         """Bind the port and start Spark, which can fail for good. Raises PermanentError."""
         options = self._options
         closing.callback(self._coordination.close)
-        web = WebServer(host=options.bind, port=options.port)
+        web = WebServer(host=options.bind, port=options.port, pages=self._settings.pages)
         closing.callback(web.close)
         properties = self._settings.spark_properties
         bind = properties["spark.driver.bindAddress"]

@@ -36,7 +36,7 @@ class AccessSettings(Section):
 
 
 class TlsSettings(Section):
-    """TLS of REST and the dashboard, 1.2 or 1.3. Files that change are used for new connections."""
+    """TLS of a server, 1.2 or 1.3. Files that change are used for new connections."""
 
     certificate_file: str = ""
     """File with the certificate and its chain, PEM. Empty: no TLS."""

@@ -20,6 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from ureplicator_common.config.audit import AuditSettings
 from ureplicator_common.config.clusters import ClusterSettings, ZookeeperSettings
+from ureplicator_common.config.pages import PagesSettings
 from ureplicator_common.config.relations import relation_faults
 from ureplicator_common.config.roles import ControllerSettings, WorkerSettings
 from ureplicator_common.config.route import RouteConfig
@@ -45,6 +46,7 @@ class Settings(Section):
     controller: ControllerSettings = ControllerSettings()
     worker: WorkerSettings = WorkerSettings()
     audit: AuditSettings = AuditSettings()
+    pages: PagesSettings = PagesSettings()
 
     @model_validator(mode="after")
     def _related(self) -> Settings:

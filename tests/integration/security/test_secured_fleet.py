@@ -9,10 +9,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import requests
+from kazoo.client import KazooClient
 
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes import Paths, decode_controller
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import compare_logs, create_topic, produce, sample_records
 from ureplicator_testkit.secured.brokers import PASSWORD
@@ -24,7 +26,8 @@ from ureplicator_testkit.servers.zookeeper import ServerTls, ZooKeeperServer
 
 USER = "fleet:pw-of-zookeeper"
 OPERATOR, VIEWER = "operator-of-4711-fleet", "viewer-of-4711-fleet"
-SECRETS = (PASSWORD, SECRET, USER.split(":")[1], OPERATOR, VIEWER)
+PAGES = "pages-of-the-4711-fleet"
+SECRETS = (PASSWORD, SECRET, USER.split(":")[1], OPERATOR, VIEWER, PAGES)
 PARTITIONS = 2
 COPIED_S = 60.0
 
@@ -51,6 +54,8 @@ def running(
     operators.write_text(f"olga {OPERATOR}\n")
     viewers.write_text(f"victor {VIEWER}\n")
     (tmp_path / "token").write_text(f"{OPERATOR}\n")
+    pages = tmp_path / "pages-token"
+    pages.write_text(f"{PAGES}\n")
     access = {
         "mode": "tokens",
         "operator_tokens_file": str(operators),
@@ -66,6 +71,7 @@ def running(
         controller={"access": access},
         route={"delivery": "exactly_once", "offset_map": True},
         token=OPERATOR,
+        pages_token_file=pages,
         security={
             "source": logins(secured, "OAUTHBEARER")["source"],
             "target": by_password["target"],
@@ -121,6 +127,7 @@ def test_topics_are_created_copied_measured_and_compared(
     assert findings(shown, SECRETS) == []
     assert findings({**shown, "planted": f"x={quote(SECRET, safe='')}"}, SECRETS) == ["planted"]
     assert any(topic in text for name, text in shown.items() if name.startswith("/ureplicator"))
+    assert_pages_are_closed(running, closed_zookeeper)
     assert any("by olga" in text for text in shown.values())
     assert any("config.yaml" in name for name in shown if name.startswith("archive"))
     assert "everyone who reaches ZooKeeper" not in "".join(shown.values())
@@ -130,3 +137,33 @@ def test_topics_are_created_copied_measured_and_compared(
         nobody.connect(COPIED_S)
         with pytest.raises(Unavailable, match="belongs to another user"):
             nobody.get(Paths(running.name).root)
+
+
+def assert_pages_are_closed(fleet: Fleet, zookeeper: ZooKeeperServer) -> None:
+    """Those of workers, and the metrics of each control loop: none without the token, but for probes."""
+    ports = [(int(fleet.port_of(worker)), "/status") for worker in fleet.workers]
+    ports += [(port, "/metrics") for port in metrics_ports(fleet, zookeeper)]
+    assert len(ports) == len(fleet.workers) + len(fleet.controllers)
+    for port, path in ports:
+        url = f"http://127.0.0.1:{port}{path}"
+        assert requests.get(url, timeout=20).status_code == 401
+        wrong = {"Authorization": f"Bearer {OPERATOR}"}
+        assert requests.get(url, headers=wrong, timeout=20).status_code == 401
+        assert requests.get(url, headers=fleet.page_headers, timeout=20).status_code == 200
+    for worker in fleet.workers:
+        health = f"http://127.0.0.1:{fleet.port_of(worker)}/health"
+        assert requests.get(health, timeout=20).status_code == 200
+
+
+def metrics_ports(fleet: Fleet, zookeeper: ZooKeeperServer) -> list[int]:
+    """As the live nodes of the controllers name them."""
+    client = KazooClient(zookeeper.hosts, auth_data=[("digest", USER)])
+    client.start(timeout=20)
+    try:
+        folder = Paths(fleet.name).controllers
+        names = client.get_children_async(folder).get(timeout=20)
+        nodes = [client.get_async(f"{folder}/{name}").get(timeout=20)[0] for name in names]
+        return [decode_controller(node).metrics_port for node in nodes]
+    finally:
+        client.stop()
+        client.close()

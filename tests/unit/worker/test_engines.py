@@ -35,6 +35,7 @@ from ureplicator_common.model import (
     RouteSettings,
     WorkerId,
 )
+from ureplicator_common.pages.web import WebServer, json_page
 from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial
@@ -44,7 +45,6 @@ from ureplicator_worker.engines.event_loop import log_changes
 from ureplicator_worker.engines.fencing import Fencer, FenceResult, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
 from ureplicator_worker.engines.spark import describe
-from ureplicator_worker.engines.web import WebServer, json_page
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,

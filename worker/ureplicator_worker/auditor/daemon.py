@@ -41,6 +41,7 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, SessionId, TopicKey
+from ureplicator_common.pages.web import WebServer
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
 from ureplicator_worker.audit.rounds import Watch
@@ -54,7 +55,6 @@ from ureplicator_worker.auditor.preparation import Preparation, continuous_route
 from ureplicator_worker.auditor.requests import Compare, RequestedAudits
 from ureplicator_worker.auditor.session import AuditorSession
 from ureplicator_worker.engines.watchdog import print_error
-from ureplicator_worker.engines.web import WebServer
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,9 @@ class Auditor:
         """Bind the port and start Spark. Raises PermanentError."""
         options = self._settings.audit
         master = options.spark.get("spark.master") or default_master(len(self._followed))
-        web = WebServer(host=options.host, port=options.port, role="auditor")
+        web = WebServer(
+            host=options.host, port=options.port, role="auditor", pages=self._settings.pages
+        )
         closing.callback(web.close)
         session = AuditorSession(
             name=f"ureplicator {self._settings.fleet} auditor {self._id}",

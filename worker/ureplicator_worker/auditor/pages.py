@@ -13,10 +13,10 @@ from prometheus_client.metrics_core import Metric
 
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import Clock
+from ureplicator_common.pages.web import ok_if, role_pages
 from ureplicator_worker.auditor.failures import Failures
 from ureplicator_worker.auditor.following import RouteFollower
 from ureplicator_worker.auditor.requests import RequestedAudits
-from ureplicator_worker.engines.web import ok_if, role_pages
 
 MAX_FAILING = 20
 """Failing topics on `/status`; all of them are counted."""

@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 
 from ureplicator_common._version import __version__
 from ureplicator_common.model import WorkerId
+from ureplicator_common.pages.web import ok_if, role_pages
 from ureplicator_worker.engines import telemetry
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
@@ -19,7 +20,6 @@ from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.watchdog import Watchdog
-from ureplicator_worker.engines.web import ok_if, role_pages
 from ureplicator_worker.lifeline.messages import CopierId
 
 

@@ -35,7 +35,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from ureplicator_common.config.access import TlsSettings
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_controller.api.serving.certificates import ServerContexts
+from ureplicator_common.pages.certificates import ServerContexts
 from ureplicator_controller.api.serving.request_end import (
     Complete,
     Refused,

@@ -56,6 +56,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.access.oidc }}{{ $_ := set $access "oidc" . }}{{ end -}}
 {{- end -}}
 {{- $_ := set $config.controller "access" $access -}}
+{{- if eq .Values.access.mode "tokens" -}}
+{{- $_ := set $config "pages" (merge (dict "token_file" "/etc/ureplicator/access/token") (default dict $config.pages)) -}}
+{{- end -}}
 {{- $worker := merge (dict "bind" "0.0.0.0" "port" 9010) (default dict $config.worker) -}}
 {{- if .Values.spark.master -}}
 {{- $spark := dict "spark.master" .Values.spark.master "spark.driver.port" 9012 "spark.driver.blockManager.port" 9013 -}}
@@ -101,6 +104,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if (default dict (default dict .Values.config.controller).tls).client_ca_file -}}
 {{- fail "config.controller.tls.client_ca_file: the probes of Kubernetes have no certificate" -}}
+{{- end -}}
+{{- if default dict (default dict .Values.config.pages).tls -}}
+{{- fail "config.pages.tls: the probes and the ServiceMonitor of the chart speak plaintext to pages" -}}
 {{- end -}}
 {{- if and .Values.spark.master (not .Values.spark.existingSecret) -}}
 {{- fail "spark.existingSecret: required with spark.master" -}}
@@ -160,9 +166,14 @@ volumes:
   - name: spark-secret
     secret: {secretName: {{ $root.Values.spark.existingSecret }}, defaultMode: 0440}
   {{- end }}
-  {{- if and (eq $root.Values.access.mode "tokens") (eq (get .role "app.kubernetes.io/component") "controller") }}
+  {{- if eq $root.Values.access.mode "tokens" }}
   - name: access
-    secret: {secretName: {{ $root.Values.access.existingSecret }}, defaultMode: 0440}
+    secret:
+      secretName: {{ $root.Values.access.existingSecret }}
+      defaultMode: 0440
+      {{- if ne (get .role "app.kubernetes.io/component") "controller" }}
+      items: [{key: token, path: token}]   # no other: it is that of a viewer
+      {{- end }}
   {{- end }}
   {{- range $root.Values.secretMounts }}
   - name: secret-{{ .name }}
@@ -201,7 +212,7 @@ volumeMounts:
   {{- if and $root.Values.spark.master (ne .command "controller") }}
   - {name: spark-secret, mountPath: /etc/ureplicator/spark, readOnly: true}
   {{- end }}
-  {{- if and (eq $root.Values.access.mode "tokens") (eq .command "controller") }}
+  {{- if eq $root.Values.access.mode "tokens" }}
   - {name: access, mountPath: /etc/ureplicator/access, readOnly: true}
   {{- end }}
   {{- range $root.Values.secretMounts }}

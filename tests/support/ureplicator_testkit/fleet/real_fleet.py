@@ -55,16 +55,20 @@ class Fleet:
         security: Mapping[str, Mapping[str, str]] | None = None,
         zookeeper_security: Mapping[str, Any] | None = None,
         token: str = "",
+        pages_token_file: Path | None = None,
     ) -> None:
         """`routes` instead of the one from source to target, which `route` extends. `workers_own`: settings
         of single workers, beside those of all in `worker`. `aliases`: further names of `source` and
         `target`. `security`: properties of these clusters, besides their addresses;
-        `zookeeper_security`: settings of ZooKeeper. `token`: login of the calls."""
+        `zookeeper_security`: settings of ZooKeeper. `token`: login of the calls;
+        `pages_token_file`: that of the pages."""
         self.name = name
         self.folder = folder
         self.zookeeper = zookeeper
         self.links = dict(links or {})
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        pages_token = pages_token_file.read_text().strip() if pages_token_file else ""
+        self.page_headers = {"Authorization": f"Bearer {pages_token}"} if pages_token else {}
         self._workers_own = dict(workers_own or {})
         self.controllers: dict[str, Process] = {}
         self.workers: dict[str, Process] = {}
@@ -88,6 +92,7 @@ class Fleet:
             "clusters": self._clusters(source, target),
             "routes": [dict(each) for each in routes]
             or [{"source": "source", "target": "target", **(route or {})}],
+            "pages": {"token_file": str(pages_token_file)} if pages_token_file else {},
             "worker": {"slots": 1, "commit_interval_s": COMMIT_INTERVAL_S, **(worker or {})},
         }
 
@@ -371,7 +376,8 @@ class Fleet:
     def status(self, worker: str) -> Any:
         """The worker's own /status, which works without ZooKeeper."""
         self.workers[worker].assert_running()
-        return requests.get(f"http://127.0.0.1:{self.port_of(worker)}/status", timeout=10).json()
+        url = f"http://127.0.0.1:{self.port_of(worker)}/status"
+        return requests.get(url, headers=self.page_headers, timeout=10).json()
 
     def port_of(self, worker: str) -> str:
         """Of its pages."""

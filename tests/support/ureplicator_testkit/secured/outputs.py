@@ -80,8 +80,10 @@ def _worker_pages(fleet: Fleet) -> Iterator[tuple[str, str]]:
     for worker in fleet.workers:
         port = fleet.port_of(worker)
         for page in PAGES:
-            found = requests.get(f"http://127.0.0.1:{port}{page}", timeout=TIMEOUT_S)
-            yield f"{worker} {page}", found.text
+            url = f"http://127.0.0.1:{port}{page}"
+            for login, headers in (("", {}), ("with token", fleet.page_headers)):
+                found = requests.get(url, headers=headers, timeout=TIMEOUT_S)
+                yield f"{worker} {page} {login}", found.text
 
 
 def _nodes(fleet: Fleet, hosts: str, user: str) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from ureplicator_common.config.access import TlsSettings
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_controller.api.serving.certificates import RETRY_S, ServerContexts, new_context
+from ureplicator_common.pages.certificates import RETRY_S, ServerContexts, new_context
 from ureplicator_testkit.secured.certificates import Authority, Certificate
 
 
@@ -72,7 +72,7 @@ def test_files_that_cannot_be_used_leave_the_former_context(
         assert contexts.current(now_s=1.0) is first
         assert contexts.current(now_s=2 * RETRY_S) is first
     assert [record.getMessage() for record in caplog.records] == [
-        f"REST uses its former certificate on: controller.tls: {used.certificate}, {used.key}:"
+        f"the former certificate is used on: controller.tls: {used.certificate}, {used.key}:"
         " certificate has expired"
     ]
     used.replace(authority.issue("mended"))

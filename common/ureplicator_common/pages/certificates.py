@@ -1,8 +1,8 @@
-"""TLS of REST: the context of new connections, made again when one of its files has changed.
+"""TLS of a server: the context of new connections, made again when one of its files has changed.
 
 Files that cannot be used leave the former context in force, since a certificate and its key are two files
-that do not change at once, and a mistake in a renewal must not close REST. Connections that are open keep
-the context that they began with.
+that do not change at once, and a mistake in a renewal must not close the server. Connections that are open
+keep the context that they began with.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ureplicator_common.kafka.security.tls import tls_reason
 
 log = logging.getLogger(__name__)
 
+REST = "controller.tls"
 RETRY_S = 10.0
 """Between two tries with the same files: a certificate may become valid."""
 
@@ -33,12 +34,13 @@ class _Loaded:
 
 
 class ServerContexts:
-    """For one thread. Raises ConfigurationError if the files cannot be used at first."""
+    """For one thread. `key`: of the settings. Raises ConfigurationError if the files cannot be used."""
 
-    def __init__(self, settings: TlsSettings) -> None:
+    def __init__(self, settings: TlsSettings, *, key: str = REST) -> None:
         self._settings = settings
+        self._key = key
         files = self._signature()
-        self._loaded = _Loaded(new_context(settings), files)
+        self._loaded = _Loaded(new_context(settings, key=key), files)
 
     def current(self, *, now_s: float) -> ssl.SSLContext:
         """The context for a new connection."""
@@ -49,11 +51,11 @@ class ServerContexts:
 
     def _reload(self, files: Signature, now_s: float) -> None:
         try:
-            self._loaded = _Loaded(new_context(self._settings), files)
-            log.info("REST uses the certificate that is in %s now", self._settings.certificate_file)
+            self._loaded = _Loaded(new_context(self._settings, key=self._key), files)
+            log.info("the certificate that is in %s is used now", self._settings.certificate_file)
         except ConfigurationError as error:
             if str(error) != self._loaded.fault:
-                log.warning("REST uses its former certificate on: %s", error)
+                log.warning("the former certificate is used on: %s", error)
             self._loaded.fault = str(error)
             self._loaded.tried, self._loaded.retry_at_s = files, now_s + RETRY_S
 
@@ -61,7 +63,7 @@ class ServerContexts:
         return signature(path for path in self._settings.files if path)
 
 
-def new_context(settings: TlsSettings) -> ssl.SSLContext:
+def new_context(settings: TlsSettings, *, key: str = REST) -> ssl.SSLContext:
     """Raises ConfigurationError for files that are missing, wrong, expired or do not fit each other."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -71,19 +73,17 @@ def new_context(settings: TlsSettings) -> ssl.SSLContext:
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=lambda: "")
         _check_validity(context, settings.certificate_file)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"controller.tls: {own}: {tls_reason(error)}") from None
+        raise ConfigurationError(f"{key}: {own}: {tls_reason(error)}") from None
     if settings.client_ca_file:
-        _ask_clients(context, settings.client_ca_file)
+        _ask_clients(context, settings.client_ca_file, key)
     return context
 
 
-def _ask_clients(context: ssl.SSLContext, path: str) -> None:
+def _ask_clients(context: ssl.SSLContext, path: str, key: str) -> None:
     try:
         context.load_verify_locations(cafile=path)
     except OSError as error:
-        raise ConfigurationError(
-            f"controller.tls.client_ca_file: {path}: {tls_reason(error)}"
-        ) from None
+        raise ConfigurationError(f"{key}.client_ca_file: {path}: {tls_reason(error)}") from None
     context.verify_mode = ssl.CERT_REQUIRED
 
 
