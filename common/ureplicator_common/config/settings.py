@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from ureplicator_common.config.audit import AuditSettings
 from ureplicator_common.config.clusters import ClusterSettings, ZookeeperSettings
-from ureplicator_common.config.pages import PagesSettings
+from ureplicator_common.config.pages import PagesSettings, page_faults
 from ureplicator_common.config.relations import relation_faults
 from ureplicator_common.config.roles import ControllerSettings, WorkerSettings
 from ureplicator_common.config.route import RouteConfig
@@ -59,9 +59,18 @@ class Settings(Section):
                 worker=self.worker,
             )
         )
+        faults += page_faults(self.pages, self._page_hosts)
         if faults:
             raise Faults(faults)
         return self
+
+    @property
+    def _page_hosts(self) -> Mapping[str, str]:
+        return {
+            "controller.host": self.controller.host,
+            "worker.bind": self.worker.bind,
+            "audit.host": self.audit.host,
+        }
 
     def cluster(self, name: str) -> Mapping[str, str]:
         """Properties of a cluster that a route names."""

@@ -58,6 +58,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $config.controller "access" $access -}}
 {{- if eq .Values.access.mode "tokens" -}}
 {{- $_ := set $config "pages" (merge (dict "token_file" "/etc/ureplicator/access/token") (default dict $config.pages)) -}}
+{{- else -}}
+{{- $_ := set $config "pages" (merge (dict "open" true) (default dict $config.pages)) -}}
 {{- end -}}
 {{- $worker := merge (dict "bind" "0.0.0.0" "port" 9010) (default dict $config.worker) -}}
 {{- if .Values.spark.master -}}

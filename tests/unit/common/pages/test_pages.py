@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
 from ureplicator_common.config.access import TlsSettings
-from ureplicator_common.config.pages import PagesSettings
+from ureplicator_common.config.pages import PagesSettings, page_faults
+from ureplicator_common.config.settings import load_settings
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.pages.web import WebServer, json_page
 from ureplicator_testkit.secured.certificates import Authority
@@ -128,3 +130,36 @@ def test_open_pages_are_said(caplog: pytest.LogCaptureFixture, token_file: Path)
             assert caplog.text == ""
         with served(PagesSettings(), host="0.0.0.0"):  # noqa: S104
             assert "everyone who reaches 0.0.0.0 may read the pages" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("hosts", "pages", "fault"),
+    [
+        ({"worker.bind": "127.0.0.1", "audit.host": "::1"}, {}, ""),
+        ({"worker.bind": "0.0.0.0"}, {}, "worker.bind 0.0.0.0 shows pages"),  # noqa: S104
+        ({"audit.host": "auditor-1"}, {"tls": {"certificate_file": "c", "key_file": "k"}}, "audit"),
+        ({"worker.bind": "10.0.0.1"}, {"open": True}, ""),
+        ({"worker.bind": "10.0.0.1"}, {"token_file": "/token"}, ""),
+    ],
+)
+def test_pages_for_others_need_a_token(
+    hosts: Mapping[str, str], pages: Mapping[str, Any], fault: str
+) -> None:
+    faults = [str(each) for each in page_faults(PagesSettings.model_validate(pages), hosts)]
+    assert len(faults) == bool(fault)
+    assert fault in "".join(faults)
+
+
+def test_the_configuration_refuses_them(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "fleet: f\nzookeeper: {hosts: 'z:1'}\nclusters: {a: {bootstrap.servers: 'a:1'},"
+        " b: {bootstrap.servers: 'b:1'}}\nroutes: [{source: a, target: b}]\n"
+        "worker: {bind: 0.0.0.0}\naudit: {host: 0.0.0.0}\n"
+        "controller: {host: 0.0.0.0, access: {mode: open}}\n"
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(path, environ={})
+    for key in ("worker.bind", "audit.host", "controller.host"):
+        assert f"{key} 0.0.0.0 shows pages" in str(caught.value)
+    load_settings(path, environ={}, overrides=("pages.open=true",))
