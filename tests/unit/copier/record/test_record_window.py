@@ -193,3 +193,12 @@ def test_chunks_hold_one_leader_epoch() -> None:
         window.keep(pool.adopt(b"x"), position=0, next_offset=1, leader_epoch=epoch)
     assert [len(window.take().batches), len(window.take().batches)] == [2, 1]
     window.discard()
+
+
+def test_chunks_end_at_their_size() -> None:
+    pool = BufferPool(limit_bytes=1 << 20)
+    window = RecordWindow(position=0, leader_epoch=0, target_end=-1, chunk_bytes=10)
+    for size in (4, 6, 1, 30, 10):
+        window.keep(pool.adopt(bytes(size)), position=0, next_offset=1, leader_epoch=0)
+    assert [window.take().size_bytes for _ in range(4)] == [10, 1, 30, 10]
+    window.discard()

@@ -9,7 +9,7 @@ from ureplicator_testkit.copier.line_history import NODES, fill
 from ureplicator_testkit.copier.memory_sql import ALL
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.record.handlers import SQL_MEMORY_SHARE, Group
-from ureplicator_worker.copier.record.window import CHUNK_BYTES
+from ureplicator_worker.copier.record.window import QUERY_CHUNK_BYTES
 
 BUFFER_BYTES = 4 << 20
 
@@ -36,7 +36,7 @@ def test_a_backlog_is_given_to_queries_up_to_a_share_of_the_memory() -> None:
         share = BUFFER_BYTES // SQL_MEMORY_SHARE
         for _ in range(300):
             line.turn()
-            assert sum(under_way(line)) < share + CHUNK_BYTES
+            assert sum(under_way(line)) < share + QUERY_CHUNK_BYTES
         assert sum(under_way(line)) >= share
         process.stopped = False
         line.run(lambda: all(line.copied(Partition(ROUTE, "t", number)) for number in range(2)))

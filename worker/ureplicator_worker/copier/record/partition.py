@@ -18,7 +18,11 @@ from ureplicator_worker.copier.raw.partition import (
     SendSide,
     TopicPartition,
 )
-from ureplicator_worker.copier.record.window import RecordWindow
+from ureplicator_worker.copier.record.window import (
+    CHUNK_BYTES,
+    QUERY_CHUNK_BYTES,
+    RecordWindow,
+)
 from ureplicator_worker.lifeline.messages import Grant
 
 
@@ -39,10 +43,12 @@ class RecordPartition:
     def begin(
         cls, partition: Partition, grant: Grant, beginning: StartPosition, transform: Transform
     ) -> RecordPartition:
+        handler = isinstance(transform, HandlerSettings)
         window = RecordWindow(
             position=beginning.position,
             leader_epoch=beginning.leader_epoch,
             target_end=beginning.target_end,
+            chunk_bytes=CHUNK_BYTES if handler else QUERY_CHUNK_BYTES,
         )
         fetch = FetchSide.begin(partition, grant, beginning, window)
         send = SendSide.begin(partition, grant, beginning, window.own)

@@ -26,7 +26,10 @@ from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch, S
 from ureplicator_worker.copier.raw.net.buffers import Lease
 
 CHUNK_BYTES = 256 << 10
-"""Of stored batches; a larger one is a chunk alone."""
+"""Of stored batches for a handler; a larger one is a chunk alone."""
+QUERY_CHUNK_BYTES = 1 << 20
+"""Of those for a query. The records of a chunk are put into batches all at once: with 1 KB records a chunk of
+256 KiB costs 1.7 microseconds for each, one of 1 MiB costs 1.0, and a larger one hardly less."""
 PARTS_AHEAD = 10
 """Of one partition in a transaction; each chunk has at least two."""
 
@@ -159,7 +162,15 @@ def output_of(batch: Batch, part: Part) -> OutputBatch:
 class RecordWindow:
     """`outputs`: the windows of the target partitions; the first is that of the partition's own."""
 
-    def __init__(self, *, position: int, leader_epoch: int, target_end: int) -> None:
+    def __init__(
+        self,
+        *,
+        position: int,
+        leader_epoch: int,
+        target_end: int,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._chunk_bytes = chunk_bytes
         self.position = position
         self.leader_epoch = leader_epoch
         self.own = OutputWindow(self, position=position, target_end=target_end)
@@ -227,7 +238,7 @@ class RecordWindow:
         while self._waiting:
             following = self._waiting[0]
             size += following.size_bytes
-            if size > CHUNK_BYTES or following.epoch != batches[0].epoch:
+            if size > self._chunk_bytes or following.epoch != batches[0].epoch:
                 break
             batches.append(self._waiting.popleft())
         chunk = Chunk(batches)
