@@ -3,15 +3,13 @@ ZooKeeper and Kafka, which a test can put into any state at once."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from werkzeug.serving import make_server
 
 from ureplicator_common.contents import PastEvent, TopicIntent
@@ -25,11 +23,10 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import decode_known_worker, decode_switches, encode_history
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
 
 pytestmark = pytest.mark.integration
 
-CHROMIUM = shutil.which("chromium")
-SHOWN_WITHIN_MS = 3_000
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 """axe-core 4.14.1, under the Mozilla Public License 2.0."""
 HOSTILE = "<img src=x onerror=alert(1)><script>document.title='taken'</script>\u202egnp.evil"
@@ -37,15 +34,8 @@ HOSTILE = "<img src=x onerror=alert(1)><script>document.title='taken'</script>\u
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        assert not os.environ.get("CI"), "scripts/setup --tests installs Chromium"
-        pytest.skip("no Chromium: scripts/setup --tests installs it where apt-get is at hand")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,0 +1,90 @@
+"""The dashboard in a browser as it is served: by gunicorn, over a real ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.coordination import Create, Set
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znodes import Paths, decode_switches, encode_intent
+from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
+from ureplicator_testkit.fleet.rest_server import Rest
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.integration
+
+PATHS = Paths("rest")
+KEY = TopicKey(Route("a", "b"), "orders")
+INTENT = TopicIntent(2, 2)
+RECONNECTED_MS = 30_000
+
+
+@pytest.fixture
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture
+def client(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperCoordination]:
+    """Another client, which has whitelisted a topic."""
+    client = ZooKeeperCoordination(hosts=zookeeper.hosts, session_timeout_s=3)
+    client.connect(5)
+    path = PATHS.topic(KEY)
+    client.ensure(path.rpartition("/")[0])
+    client.transact([Create(path, encode_intent(INTENT))])
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def page(
+    client: ZooKeeperCoordination, zookeeper: ZooKeeperServer, tmp_path: Path
+) -> Iterator[Page]:
+    rest = Rest(zookeeper.hosts, tmp_path)
+    try:
+        eventually(lambda: rest.status("/ready") == 200, 20, "REST is ready")
+        with chromium() as browser:
+            page = browser.new_page()
+            page.goto(rest.url)
+            expect(page.locator("#count-moving")).to_have_text("2", timeout=10_000)
+            yield page
+    finally:
+        rest.parent.kill_tree()
+
+
+def test_changes_in_zookeeper_are_shown_and_clicks_written(
+    client: ZooKeeperCoordination, page: Page
+) -> None:
+    expect(page.locator("#routes")).to_contain_text("a -> b: ")
+    expect(page.locator("#routes")).to_contain_text("no controller leads: start one")
+    page.locator("#grid").click(position={"x": 5, "y": 27})
+    expect(page.locator("#tile")).to_contain_text("not placed yet")
+    paused = encode_intent(replace(INTENT, state=TopicState.PAUSED))
+    client.transact([Set(PATHS.topic(KEY), paused, -1)])
+    expect(page.locator("#count-excluded")).to_have_text("2", timeout=SHOWN_WITHIN_MS)
+    expect(page.locator("#tile")).to_contain_text("paused")
+    page.get_by_role("button", name="Freeze", exact=True).click()
+    page.locator("#confirm-apply").click()
+    expect(page.locator("#confirm")).to_be_hidden()
+    node = client.get(PATHS.settings)
+    assert node is not None
+    assert decode_switches(node.data).frozen
+
+
+def test_without_zookeeper_the_last_known_stays(zookeeper: ZooKeeperServer, page: Page) -> None:
+    lost = page.locator("#grid-lost")
+    zookeeper.kill()
+    expect(lost).to_contain_text("ZooKeeper is unavailable", timeout=2 * SHOWN_WITHIN_MS)
+    expect(page.locator("#count-moving")).to_have_text("2")
+    expect(page.locator("#grid-age")).to_contain_text("ago")
+    zookeeper.restart()
+    expect(lost).to_be_empty(timeout=RECONNECTED_MS)
