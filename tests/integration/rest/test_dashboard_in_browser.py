@@ -201,6 +201,14 @@ def test_the_address_has_the_filters(page: Page, address: str) -> None:
     page.locator("#grid-topic").fill("ord")
     expect(page.locator("#grid-shown")).to_have_text("4 of 4 partitions")
     assert page.url == f"{address}?topic=ord"
+    page.locator("#grid-worker").select_option("w2")
+    expect(page.locator("#grid-shown")).to_have_text("0 of 4 partitions")
+    assert page.url == f"{address}?topic=ord&worker=w2"
+    page.reload()
+    expect(page.locator("#grid-worker")).to_have_value("w2")
+    expect(page.locator("#grid-shown")).to_have_text("0 of 4 partitions")
+    page.locator("#grid-worker").select_option("")
+    expect(page.locator("#grid-shown")).to_have_text("4 of 4 partitions")
 
 
 def test_clicks_pause_and_resume_a_topic(rest: RestFixture, page: Page) -> None:

@@ -156,7 +156,20 @@ function showFilter() {
   byId("grid-topic").value = page.filter.topic;
   byId("grid-differing").checked = page.filter.differing;
   byId("grid-state").value = page.filter.state;
-  byId("grid-worker").textContent = page.filter.worker ? `worker ${page.filter.worker}` : "";
+  showWorkers();
+}
+
+// The choice of workers follows the fleet; the one in the address stays, whether it is known or not.
+function showWorkers() {
+  const choice = byId("grid-worker");
+  const known = page.overview ? page.overview.workers.map((each) => each.worker) : [];
+  const names = [...new Set([...known, page.filter.worker])].filter(Boolean).sort();
+  const before = [...choice.options].slice(1).map((each) => each.value);
+  if (names.join("\n") !== before.join("\n")) {
+    const options = names.map((name) => element("option", { text: name, value: name }));
+    choice.replaceChildren(element("option", { text: "all", value: "" }), ...options);
+  }
+  choice.value = page.filter.worker;
 }
 
 // No figure without its age: of what was read last, and of the lag in it.
@@ -175,6 +188,7 @@ function changed(overview) {
   page.readAt = performance.now();
   page.selected = chosen ? indexOf(overview, chosen) : null;
   drawRoutes();
+  showWorkers();
   redraw();
   drawSelected();
 }
@@ -205,6 +219,7 @@ canvas.addEventListener("click", (event) => {
 canvas.addEventListener("keydown", onKey);
 byId("grid-topic").addEventListener("input", (event) => setFilter({ topic: event.target.value }));
 byId("grid-state").addEventListener("change", (event) => setFilter({ state: event.target.value }));
+byId("grid-worker").addEventListener("change", (event) => setFilter({ worker: event.target.value }));
 byId("grid-differing").addEventListener("change", (event) => setFilter({ differing: event.target.checked }));
 byId("grid-table").addEventListener("toggle", redraw);
 byId("confirm-cancel").addEventListener("click", () => byId("confirm").close());
