@@ -46,6 +46,7 @@ from ureplicator_common.contents import LiveController, SyncKind
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.errors import OperatingError, PermanentError
+from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient, open_client
@@ -99,6 +100,7 @@ def run(
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    collect_seldom()
     wsgi = WsgiConfig(config=str(config), overrides=tuple(overrides), id=id, log_json=log_json)
     try:
         with ExitStack() as closing:

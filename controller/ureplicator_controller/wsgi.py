@@ -23,6 +23,7 @@ from flask import Flask
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
+from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
@@ -48,6 +49,7 @@ def application() -> Flask:
     """The application, from the environment that the daemon set."""
     config = WsgiConfig.from_json(os.environ[ENVIRONMENT])
     set_up(as_json=config.log_json)
+    collect_seldom()
     if config.pipe_fd >= 0:
         watch_daemon(config.pipe_fd, ended=partial(end_gunicorn, os.getppid()))
     settings = load_settings(config.config, environ=os.environ, overrides=config.overrides)
