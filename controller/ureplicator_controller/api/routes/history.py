@@ -44,7 +44,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
     @api.get("/history", responses=responses(EventList, 404))
     @viewer
     def show_history(query: HistoryQuery) -> JsonResult:
-        """The last few hundred events, newest first."""
+        """The last two thousand events, newest first."""
         routes = {config.route for config in chosen_routes(settings, query)}
         every = len(routes) == len(settings.routes)
         wanted = {name: value for name in _FILTERS if (value := getattr(query, name)) is not None}

@@ -1,11 +1,14 @@
-"""Event log: the latest few hundred events, in a ring of nodes under `history`.
+"""Event log: the latest two thousand events, in a ring of nodes under `history`.
 
-    event number n  ->  block n // 64  ->  node (n // 64) % 8
+    event number n  ->  block n // 64  ->  node (n // 64) % 32
 
-A new block replaces the one that is eight blocks older. So 449 to 512 events are stored once the ring is
-full, and an event costs one write of one small node however long the fleet lives. A rebalance of a big
-fleet has more moves than the ring holds: the latest moves are kept, and all events of other kinds, which
-show the cause.
+A new block replaces the one that is 32 blocks older. So 1,985 to 2,048 events are stored once the ring is
+full, and an event costs one write of one small node however long the fleet lives. One cycle writes half of
+the ring at most, so that a rebalance of a big fleet leaves what was before it: its latest moves are kept,
+and all events of other kinds, which show the cause.
+
+Numbers, not places, say what is newer. So a tree whose ring was smaller goes on: its blocks are replaced when
+the ring comes to them.
 
 The log is written after the steps that it describes, in a fenced transaction of its own. A leader that
 dies in between leaves its last plan unlogged; the reverse order could log moves that never happened.
@@ -26,10 +29,11 @@ from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
 BLOCK_EVENTS = 64
 """About 14 KiB as JSON, 2 KiB compressed."""
-BLOCKS = 8
+BLOCKS = 32
+"""All of them fit into one transaction: their durations may be known at the same time."""
 MAX_EVENTS = BLOCK_EVENTS * BLOCKS
-MAX_EVENTS_PER_WRITE = MAX_EVENTS - BLOCK_EVENTS
-"""Number of events that never need more blocks than there are, wherever in a block they begin."""
+MAX_EVENTS_PER_WRITE = MAX_EVENTS // 2
+"""Some twelve rebalances of 50 workers are kept; one of a thousand partitions does not drop them all."""
 
 Block = tuple[int, tuple[PastEvent, ...], int | None]
 """Node, content, version to write it at (None: it does not exist)."""

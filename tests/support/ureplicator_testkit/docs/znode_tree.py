@@ -219,7 +219,7 @@ def _decisions() -> Iterator[ZnodeRow]:
         "history/<n>",
         False,
         "the leader",
-        "a block of 64 events; 8 blocks in a ring",
+        "a block of 64 events; 32 blocks in a ring",
         znodes.encode_history([event]),
     )
     yield from _isolated()

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.contents import CurrentEntry, CurrentState, PastEvent
+from ureplicator_common.coordination import Set, check_size
 from ureplicator_common.model import EventKind, OwnerEpoch, PartitionState, SessionId, WorkerId
+from ureplicator_common.znodes import Paths, encode_history
 from ureplicator_controller.core.reporting.event_history import (
     BLOCK_EVENTS,
     BLOCKS,
@@ -69,11 +71,11 @@ def test_event_is_one_small_write() -> None:
 
 def test_oldest_events_are_dropped() -> None:
     seen = EMPTY
-    for _ in range(100):
+    for _ in range(300):
         seen = after(seen, moves(13))
         assert len(seen.history) <= BLOCKS
     last = numbers(seen)[-1]
-    assert last == 1299
+    assert last == 3_899
     assert numbers(seen) == list(range(last - len(numbers(seen)) + 1, last + 1))
     assert MAX_EVENTS - BLOCK_EVENTS < len(numbers(seen)) <= MAX_EVENTS
 
@@ -88,8 +90,8 @@ def test_big_rebalance_keeps_its_cause_and_latest_moves(there: int) -> None:
     assert found[-1].partition == partition("t", 1_999)
 
 
-def test_thousand_lost_workers_fit_into_the_ring() -> None:
-    workers = [lost(f"w{number}") for number in range(1_000)]
+def test_two_thousand_lost_workers_fit_into_the_ring() -> None:
+    workers = [lost(f"w{number}") for number in range(2_000)]
     assert len(select_events([*workers, *moves(3)])) == MAX_EVENTS_PER_WRITE
     assert len(list(blocks_to_write(EMPTY, workers))) <= BLOCKS
 
@@ -130,6 +132,42 @@ def test_report_of_an_older_epoch_or_session_completes_no_move() -> None:
     older = [replace(past, owner_epoch=OwnerEpoch(6)) for past in moves(1)]
     for other in (starting, gone, online(after(EMPTY, older), 0)):
         assert list(blocks_to_write(other, [])) == []
+
+
+def test_what_was_before_a_rebalance_is_kept() -> None:
+    """Twelve joins of a fleet of 50 workers, of a hundred moves each."""
+    seen = EMPTY
+    for _ in range(12):
+        seen = after(seen, [lost("a"), *moves(100)])
+    assert len(numbers(seen)) == 12 * 101
+    assert len(numbers(after(seen, moves(5_000)))) >= MAX_EVENTS - BLOCK_EVENTS
+
+
+def test_a_tree_with_a_smaller_ring_goes_on() -> None:
+    """Of eight blocks, by a leader of an earlier version."""
+    seen = after(EMPTY, moves(1_000))
+    small = {node % 8: block for node, block in sorted(seen.history.items())}
+    upgraded = replace(seen, history=small)
+    there = numbers(upgraded)
+    later = after(upgraded, moves(70))
+    assert numbers(later)[-70:] == list(range(1_000, 1_070))
+    assert set(numbers(later)) - set(range(1_000, 1_070)) <= set(there)
+    for _ in range(40):
+        later = after(later, moves(64))
+    assert numbers(later) == list(range(numbers(later)[0], 1_070 + 40 * 64))
+
+
+def test_all_blocks_fit_into_one_transaction() -> None:
+    names = [lost(f"{number}-{'worker' * 8}") for number in range(MAX_EVENTS_PER_WRITE)]
+    seen = after(after(EMPTY, names), names)
+    paths = Paths("fleet")
+    check_size(
+        [
+            Set(paths.history_block(node), encode_history(stored.value), 0)
+            for node, stored in seen.history.items()
+        ]
+    )
+    assert len(seen.history) == BLOCKS
 
 
 def test_writes_are_bounded_however_many_moves_end_at_once() -> None:
