@@ -71,7 +71,8 @@ def use(context: click.Context, **options: Path | None) -> None:
 _LOGIN = "ureplicator_cli.login"
 
 
-def _login_of_command() -> Login:
+def login_of_command() -> Login:
+    """Empty outside of a command."""
     context = click.get_current_context(silent=True)
     return context.meta.get(_LOGIN, Login()) if context else Login()
 
@@ -89,13 +90,13 @@ class RestClient:
         """`login`: that of the command, unless given."""
         self._timeout_s = timeout_s
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
-        login = login or _login_of_command()
+        login = login or login_of_command()
         self._session = requests.Session()
         self._session.trust_env = False
         if login.ca_file:
             self._session.verify = str(login.ca_file)
         if login.token_file:
-            self._session.headers["Authorization"] = f"Bearer {_token_in(login.token_file)}"
+            self._session.headers["Authorization"] = f"Bearer {token_in(login.token_file)}"
 
     def call(
         self,
@@ -152,7 +153,7 @@ class RestClient:
             raise RestFailure(f"{self._url}: {error}") from error
 
 
-def _token_in(path: Path) -> str:
+def token_in(path: Path) -> str:
     """The token of a file that holds nothing else. Ends the process if it cannot be read."""
     try:
         words = path.read_text("ascii").split()

@@ -9,6 +9,7 @@ import platform
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ import click
 import yaml
 
 from ureplicator_cli.diagnosis.secrets import Redactor, masked_tree, secrets_in
-from ureplicator_cli.diagnosis.states import page, rest_states, worker_pages
+from ureplicator_cli.diagnosis.states import PageReader, rest_states, worker_pages
 from ureplicator_cli.options import url_option
 from ureplicator_cli.output import fail
-from ureplicator_cli.rest_client import RestClient
+from ureplicator_cli.rest_client import RestClient, login_of_command, token_in
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.config.sources import merge_sources
@@ -54,11 +55,21 @@ MAX_LOG_BYTES = 32 << 20
     "pages",
     multiple=True,
     metavar="URL",
-    help="Page to add, as /metrics at controller.metrics_port; no token is sent there. Repeatable.",
+    help="Page to add, as /metrics at controller.metrics_port. Repeatable.",
+)
+@click.option(
+    "--pages-token-file",
+    type=click.Path(path_type=Path),
+    help="File with the token of pages (pages.token_file), for those of workers and of --page.",
 )
 @url_option
 def diagnose(
-    out: Path, config: Path | None, logs: tuple[Path, ...], pages: tuple[str, ...], url: str
+    out: Path,
+    config: Path | None,
+    logs: tuple[Path, ...],
+    pages: tuple[str, ...],
+    pages_token_file: Path | None,
+    url: str,
 ) -> None:
     """Write one archive for those who look for a fault.
 
@@ -74,9 +85,12 @@ def diagnose(
         tree = _tree(config) if config else {}
     except UnreadableFile as error:
         fail(str(error))
-    redactor = Redactor(secrets_in(tree) | client.secrets)
+    reader = _page_reader(tree, pages_token_file)
+    redactor = Redactor(secrets_in(tree) | client.secrets | ({reader.token} - {""}))
     try:
-        members = itertools.chain(_members(client, tree, logs, redactor), _pages(pages, redactor))
+        members = itertools.chain(
+            _members(client, tree, logs, redactor, reader), _pages(pages, redactor, reader)
+        )
         count = _write(out, members)
     except OSError as error:
         fail(f"{out} cannot be written: {error.strerror} (name a file in an existing directory)")
@@ -91,8 +105,23 @@ def _tree(config: Path) -> dict[str, Any]:
     return tree
 
 
+def _page_reader(tree: dict[str, Any], token_file: Path | None) -> PageReader:
+    """With TLS if the configuration says that pages have it."""
+    tls = (tree.get("pages") or {}).get("tls") or {}
+    ca = login_of_command().ca_file
+    return PageReader(
+        token=token_in(token_file) if token_file else "",
+        tls=bool(tls.get("certificate_file")),
+        ca=str(ca or ""),
+    )
+
+
 def _members(
-    client: RestClient, tree: dict[str, Any], logs: tuple[Path, ...], redactor: Redactor
+    client: RestClient,
+    tree: dict[str, Any],
+    logs: tuple[Path, ...],
+    redactor: Redactor,
+    reader: PageReader,
 ) -> Iterator[tuple[str, str]]:
     """Names and texts, none of them with a secret."""
     yield "versions.txt", redactor.without_secrets(_versions())
@@ -101,7 +130,7 @@ def _members(
         yield "config.yaml", redactor.without_any(text)
     states: tuple[Callable[[RestClient], Iterator[tuple[str, str]]], ...] = (
         rest_states,
-        worker_pages,
+        partial(worker_pages, reader=reader),
     )
     for read in states:
         for name, text in read(client):
@@ -110,9 +139,11 @@ def _members(
         yield f"logs/{number}-{path.name}", redactor.without_any(_end_of(path))
 
 
-def _pages(urls: tuple[str, ...], redactor: Redactor) -> Iterator[tuple[str, str]]:
+def _pages(
+    urls: tuple[str, ...], redactor: Redactor, reader: PageReader
+) -> Iterator[tuple[str, str]]:
     for number, url in enumerate(urls):
-        yield f"pages/{number}.txt", redactor.without_any(f"{url}\n{page(url)}")
+        yield f"pages/{number}.txt", redactor.without_any(f"{url}\n{reader.page(url)}")
 
 
 def _versions() -> str:

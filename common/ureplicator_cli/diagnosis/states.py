@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -36,24 +37,40 @@ def rest_states(client: RestClient) -> Iterator[tuple[str, str]]:
             yield _member(path), _text(client, path)
 
 
-def worker_pages(client: RestClient) -> Iterator[tuple[str, str]]:
-    """Pages of the live workers. They have no login, so no token is sent."""
+@dataclass(frozen=True, slots=True)
+class PageReader:
+    """Reads pages of processes. `token`: that of `pages.token_file`, or ""; that of REST is not sent there.
+    `tls`: workers' pages have `pages.tls`. `ca`: file with its authorities, or ""."""
+
+    token: str = ""
+    tls: bool = False
+    ca: str = ""
+
+    def address(self, host: str, port: int) -> str:
+        return f"{'https' if self.tls else 'http'}://{host}:{port}"
+
+    def page(self, url: str) -> str:
+        """Text of a page, or why it does not respond."""
+        try:
+            with requests.Session() as session:
+                session.trust_env = False
+                session.verify = self.ca or True
+                headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+                return session.get(
+                    url, headers=headers, timeout=PAGE_TIMEOUT_S, allow_redirects=False
+                ).text
+        except requests.exceptions.RequestException as error:
+            return f"{url}: {type(error).__name__}\n"
+
+
+def worker_pages(client: RestClient, *, reader: PageReader) -> Iterator[tuple[str, str]]:
+    """Pages of the live workers."""
     workers = _attempt(client, "/instances").get("workers", {})
     live = [(name, each) for name, each in workers.items() if each["live"] and each["host"]]
     for name, each in live[:MAX_WORKERS]:
         for shown in PAGES:
-            url = f"http://{each['host']}:{each['port']}/{shown}"
-            yield f"workers/{quoted(name)}/{shown}.txt", page(url)
-
-
-def page(url: str) -> str:
-    """Text of a page without login, or why it does not respond."""
-    try:
-        with requests.Session() as session:
-            session.trust_env = False
-            return session.get(url, timeout=PAGE_TIMEOUT_S, allow_redirects=False).text
-    except requests.exceptions.RequestException as error:
-        return f"{url}: {type(error).__name__}\n"
+            url = f"{reader.address(each['host'], each['port'])}/{shown}"
+            yield f"workers/{quoted(name)}/{shown}.txt", reader.page(url)
 
 
 def _is_readable(path: str, item: Mapping[str, Any]) -> bool:

@@ -129,6 +129,7 @@ def test_topics_are_created_copied_measured_and_compared(
     assert any(topic in text for name, text in shown.items() if name.startswith("/ureplicator"))
     assert_pages_are_closed(running, closed_zookeeper)
     assert any("by olga" in text for text in shown.values())
+    assert '"registered": true' in shown["archive ureplicator-diagnosis/workers/w1/status.txt"]
     assert any("config.yaml" in name for name in shown if name.startswith("archive"))
     assert "everyone who reaches ZooKeeper" not in "".join(shown.values())
     with closing(

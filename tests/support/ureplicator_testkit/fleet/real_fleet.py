@@ -67,6 +67,7 @@ class Fleet:
         self.zookeeper = zookeeper
         self.links = dict(links or {})
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.pages_token_file = pages_token_file
         pages_token = pages_token_file.read_text().strip() if pages_token_file else ""
         self.page_headers = {"Authorization": f"Bearer {pages_token}"} if pages_token else {}
         self._workers_own = dict(workers_own or {})

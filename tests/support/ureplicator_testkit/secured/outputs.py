@@ -117,7 +117,9 @@ def _archive(fleet: Fleet, token_file: str) -> Iterator[tuple[str, str]]:
     planted.write_text(f"token in a log: {Path(token_file).read_text()}")
     logs = [word for path in (*fleet.folder.glob("*.log"), planted) for word in ("--log", path)]
     config = fleet.config_of(next(iter(fleet.processes)))
-    words = ("diagnose", "--out", archive, "--config", config, *logs, "--token-file", token_file)
+    pages = ("--pages-token-file", fleet.pages_token_file) if fleet.pages_token_file else ()
+    login = ("--token-file", token_file, *pages)
+    words = ("diagnose", "--out", archive, "--config", config, *logs, *login)
     result = run(*words, url=fleet.url())
     assert result.exit_code == 0, result.output
     with tarfile.open(archive) as found:

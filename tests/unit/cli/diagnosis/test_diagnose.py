@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 import yaml
 
 from ureplicator_cli.diagnosis.secrets import Redactor, masked_tree, secrets_in
+from ureplicator_common.config.access import TlsSettings
+from ureplicator_common.config.pages import PagesSettings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState
+from ureplicator_common.pages.web import WebServer, json_page
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture
+from ureplicator_testkit.secured.certificates import Authority
 from ureplicator_testkit.secured.outputs import findings
 
 PLAIN, IN_FILE, DIGEST, TOKEN = (
@@ -118,6 +123,32 @@ def test_without_a_controller(tmp_path: Path) -> None:
     result = run("diagnose", "--out", out, "--url", "http://127.0.0.1:1")
     assert result.exit_code == 0, result.output
     assert "cannot reach a controller" in members(out)["rest/failure.txt"]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_pages_get_their_token_and_not_that_of_rest(tmp_path: Path, tls: bool) -> None:
+    token, own, out = tmp_path / "pages-token", tmp_path / "own", tmp_path / "d.tar.gz"
+    token.write_text("token-of-the-pages-0123456789")
+    own.write_text("token-of-rest-0123456789")
+    authority = Authority(tmp_path / "authority")
+    served = authority.issue("pages")
+    files = {"certificate_file": str(served.certificate), "key_file": str(served.key)}
+    settings = PagesSettings(
+        token_file=str(token), tls=TlsSettings(**files) if tls else TlsSettings()
+    )
+    server = WebServer(host="127.0.0.1", port=0, pages=settings)
+    try:
+        server.show({"/metrics": json_page(lambda: (HTTPStatus.OK, {"shown": True}))})
+        page = f"{'https' if tls else 'http'}://127.0.0.1:{server.port}/metrics"
+        words = ("diagnose", "--out", out, "--token-file", own, "--page", page)
+        ca = ("--ca-file", authority.certificate)
+        run(*words, *ca, url="http://127.0.0.1:1")
+        assert "needs the token" in members(out)["pages/0.txt"]
+        result = run(*words, *ca, "--pages-token-file", token, url="http://127.0.0.1:1")
+        assert result.exit_code == 0, result.output
+        assert '"shown": true' in members(out)["pages/0.txt"]
+    finally:
+        server.close()
 
 
 def test_file_that_cannot_be_written(tmp_path: Path, url: str) -> None:
