@@ -6,8 +6,10 @@ The driver is a stub (`ureplicator_testkit.copier.driver`), the copier and its s
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,13 +31,17 @@ from ureplicator_testkit.secured.brokers import (
 )
 from ureplicator_testkit.secured.certificates import Authority
 from ureplicator_testkit.secured.ends import REAUTHENTICATION_MS, Secured, logins
-from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.processes import deadline_factor, eventually
 from ureplicator_worker.lifeline.messages import Grant
 from ureplicator_worker.records.offsets import earliest
 from ureplicator_worker.records.range_reader import read_range
 
 PARTITIONS = 2
 OTHER = "another-secret"
+ROTATIONS = 3
+MAX_GAP_S = 2.0 * deadline_factor()
+LOST_S = 30.0
+"""So long a gap is not waited for."""
 
 
 @pytest.fixture
@@ -139,6 +145,61 @@ def test_a_certificate_that_is_replaced_while_records_are_copied(
     driver.wait_caught_up(60)
     driver.stop()
     lane.assert_equal()
+
+
+def test_certificates_are_rotated_under_load_and_no_gap_is_long(
+    lane: RealLane, secured: Secured, tmp_path: Path
+) -> None:
+    """Each turn replaces the certificate and cuts the connections, so that the next ones need it."""
+    mine = Authority(tmp_path).issue("mine")
+    mine.replace(secured.client)
+    secured = replace(secured, client=mine)
+    driver = start(lane, logins(secured, "certificate"), delivery=Delivery.EXACTLY_ONCE)
+    driver.wait_online()
+    with producing(lane):
+        assert longest_gap_s(lane, 3) < MAX_GAP_S
+        for turn in range(ROTATIONS):
+            mine.replace(secured.authority.issue(f"turn-{turn}"))
+            secured.proxy.reset()
+            assert longest_gap_s(lane, 4) < MAX_GAP_S
+    driver.wait_caught_up(60)
+    driver.stop()
+    lane.assert_equal()
+
+
+@contextmanager
+def producing(lane: RealLane) -> Iterator[None]:
+    """Records to all partitions, every few milliseconds."""
+    stopping = threading.Event()
+
+    def produce() -> None:
+        for turn in itertools.count():
+            lane.fill([NewRecord(b"%d-%d" % (turn, number)) for number in range(20)])
+            if stopping.wait(0.02):
+                return
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def longest_gap_s(lane: RealLane, watched_s: float) -> float:
+    """Longest time in which nothing came to the target, while it is watched."""
+    began_s = grown_s = time.monotonic()
+    ends, longest_s = lane.target_ends(), 0.0
+    while grown_s < began_s + watched_s:
+        found, now_s = lane.target_ends(), time.monotonic()
+        if found != ends:
+            longest_s = max(longest_s, now_s - grown_s)
+            ends, grown_s = found, now_s
+        elif now_s - grown_s > LOST_S:
+            return now_s - grown_s
+        time.sleep(0.02)
+    return longest_s
 
 
 def test_a_right_to_read_that_is_revoked_and_given_back(lane: RealLane, secured: Secured) -> None:
