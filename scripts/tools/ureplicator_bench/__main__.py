@@ -77,6 +77,7 @@ class BenchOptions:
     handler: str
     spark: bool
     sql: bool
+    tls: bool
 
     def passing(self, profile: Profile) -> int:
         """Records that are copied."""
@@ -131,6 +132,7 @@ class BenchOptions:
     help="One slot here, one on a Spark cluster, and Structured Streaming instead.",
 )
 @click.option("--sql", is_flag=True, help="Have the records go through a filter of SQL instead.")
+@click.option("--tls", is_flag=True, help="Mutual TLS between the replicators and the brokers.")
 @click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
 @click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
 @click.option("--control", "only_control", is_flag=True, help="Measure the control plane instead.")
@@ -186,6 +188,7 @@ def main(
     load_seconds: float,
     spark: bool,
     sql: bool,
+    tls: bool,
     deadline: float,
     only_memory: bool,
     only_control: bool,
@@ -205,7 +208,7 @@ def main(
     profiles = tuple(_changed(base, changes) for base in bases)
     delivered = tuple(map(Delivery, deliveries or ([*Delivery] if sql else [*Delivery][:1])))
     wanted = BenchOptions(
-        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler, spark, sql
+        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler, spark, sql, tls
     )
     try:
         if idle_partitions is not None:
@@ -241,7 +244,7 @@ def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
 
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
-    with _folder(), running(FOLDER) as servers, ExitStack() as more:
+    with _folder(), running(FOLDER, tls=wanted.tls) as servers, ExitStack() as more:
         page_cache.fill(FOLDER)
         if only_memory:
             ours = Ours(servers, FOLDER, delivery=wanted.deliveries[0])

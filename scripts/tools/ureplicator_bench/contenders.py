@@ -145,6 +145,9 @@ class Ours:
             )
         )
         settings["routes"][0] |= self._route
+        if (tls := self._servers.tls) is not None:
+            for name, cluster in self._servers.by_name().items():
+                settings["clusters"][name] |= tls.of_librdkafka(cluster)
         settings["worker"] |= self._worker
         config.write_text(yaml.safe_dump(settings))
         mark = Mark(MARK_NAME, str(folder))
@@ -223,6 +226,7 @@ class MirrorMaker(OneProcess):
         self._port = claim_port()
         text = _MM2_DEFAULT + _MM2_TUNED * self._tuned + _MM2_EXACTLY_ONCE * self._once
         text += _MM2_GROUPS * bool(self._groups)
+        text += self._tls_lines()
         properties.write_text(
             text.format(
                 source=self._servers.source.bootstrap,
@@ -238,6 +242,16 @@ class MirrorMaker(OneProcess):
             "org.apache.kafka.connect.mirror.MirrorMaker", properties
         )
         self._process = Process("mirror-maker", command, log=folder / "mm2.log")
+
+    def _tls_lines(self) -> str:
+        """They override the addresses."""
+        tls = self._servers.tls
+        ends = {"A": self._servers.source, "B": self._servers.target} if tls else {}
+        return "".join(
+            f"{end}.{key} = {value}\n"
+            for end, cluster in ends.items()
+            for key, value in (tls.of_java(cluster) if tls else {}).items()
+        )
 
     def stop(self) -> None:
         if self._process is not None:
