@@ -26,7 +26,7 @@ from ureplicator_common.coordination import (
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, encode_history, encode_isolated, encode_route
-from ureplicator_controller.core.planning.invariants import check_invariants
+from ureplicator_controller.core.planning.invariants import InvariantWatch
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.reporting.event_history import blocks_to_write
@@ -78,6 +78,7 @@ class ControlLoop:
         self._begun_epoch: int | None = None
         self._leads_since_s = clock.monotonic_s()
         self._recorded: Snapshot | None = None
+        self._invariants = InvariantWatch()
         self._isolated: tuple[str, ...] = ()
         self._wake_at_s: float | None = None
         self._attempt_at_s = clock.monotonic_s()
@@ -267,7 +268,7 @@ class ControlLoop:
         logged; the plan may repair it."""
         if snapshot.epoch != epoch:
             return PlanOutcome.DEPOSED
-        found = check_invariants(snapshot)
+        found = self._invariants.violations(snapshot)
         if found:
             self._metrics.violations.inc(len(found))
             log.error("invariant violated in ZooKeeper (%d in all): %s", len(found), found[0])

@@ -46,6 +46,32 @@ def check_invariants(snapshot: Snapshot) -> list[Violation]:
     ]
 
 
+class InvariantWatch:
+    """Violations of one snapshot after the other, checked again only when what they are about differs.
+
+    Most cycles follow a worker's report: checking 100,000 partitions in each of them was a fifth of its time.
+    """
+
+    def __init__(self) -> None:
+        self._checked: Snapshot | None = None
+        self._found: list[Violation] = []
+
+    def violations(self, snapshot: Snapshot) -> list[Violation]:
+        if self._checked is None or _differ(self._checked, snapshot):
+            self._found = check_invariants(snapshot)
+        self._checked = snapshot
+        return self._found
+
+
+def _differ(one: Snapshot, other: Snapshot) -> bool:
+    """Nodes that did not change are the same objects, so this takes no look inside them."""
+    return (
+        one.ideal != other.ideal
+        or one.assignments != other.assignments
+        or one.unreadable_topics != other.unreadable_topics
+    )
+
+
 class InvariantChecker:
     """Ideal states and assignments, as they are after the steps admitted so far."""
 
