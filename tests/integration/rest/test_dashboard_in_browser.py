@@ -3,6 +3,7 @@ ZooKeeper and Kafka, which a test can put into any state at once."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +184,15 @@ def test_the_history_has_filters(rest: RestFixture, page: Page) -> None:
     expect(page.locator("#history-rows")).to_contain_text("No such event")
     page.locator("#history-kind").select_option("")
     expect(rows).to_contain_text("source.target/orders/3")
+
+
+def test_the_age_of_the_lag_is_that_of_the_last_response(page: Page) -> None:
+    """The clock of REST stands still, so the lag stays new however often it is read."""
+    for _ in range(4):
+        with page.expect_response("**/overview") as response:
+            pass
+        assert response.value.status == 304
+    expect(page.locator("#grid-age")).to_contain_text(re.compile(r"lag [01]\.\d s old"))
 
 
 def test_keys_choose_tiles_and_the_table_has_the_same(page: Page) -> None:

@@ -30,6 +30,9 @@ from ureplicator_controller.api.overview.document import document
 from ureplicator_controller.api.overview.models import IfNoneMatchHeader, Overview
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 
+LAG_AGE = "Lag-Age-Seconds"
+"""Header with the age of the lag: it is collected again though no figure changes, and a 304 has no body."""
+
 FindStandings = Callable[[FleetState, Iterable[TopicKey]], Mapping[TopicKey, Standing]]
 
 _RESPONSES = responses(Overview) | {HTTPStatus.NOT_MODIFIED: None}
@@ -67,6 +70,8 @@ class EncodedOverview:
         body = b'{"lagAgeSeconds":' + json.dumps(age_s).encode() + b"," + encoded.body[1:]
         response = Response(body, content_type="application/json")
         response.set_etag(encoded.tag)
+        if age_s is not None:
+            response.headers[LAG_AGE] = str(age_s)
         response.make_conditional(request)  # changes the response itself
         return response
 
@@ -95,7 +100,10 @@ def blueprint(overview: EncodedOverview) -> APIBlueprint:
     @api.get("/overview", responses=_RESPONSES, validate_response=False)
     @viewer
     def show_overview(query: Query, header: IfNoneMatchHeader) -> Response:
-        """The whole fleet in one response: each route in a sentence, and a tile for each partition."""
+        """The whole fleet in one response: each route in a sentence, and a tile for each partition.
+
+        `Lag-Age-Seconds`, a header, has the age of the lag with 304 too.
+        """
         return overview.response()
 
     return api

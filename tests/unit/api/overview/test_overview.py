@@ -9,6 +9,8 @@ import pytest
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
+from ureplicator_controller.api.lag_collection.cache import FRESH_S
+from ureplicator_controller.api.overview.calls import LAG_AGE
 from ureplicator_controller.api.overview.models import Overview
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
@@ -98,6 +100,17 @@ def test_unchanged_is_304_without_a_body(fleet: RestFixture) -> None:
     after = fleet.call("GET", "/overview", headers={"If-None-Match": tag})
     assert after.status_code == 200
     assert after.headers["ETag"] != tag
+
+
+def test_unchanged_has_the_age_of_the_lag(fleet: RestFixture) -> None:
+    """The lag is collected again though its figures stay the same."""
+    first = fleet.call("GET", "/overview")
+    headers = {"If-None-Match": first.headers["ETag"]}
+    for passed_s, age_s in ((3.0, 3.0), (FRESH_S, 0.0)):
+        fleet.clock.advance(passed_s)
+        again = fleet.call("GET", "/overview", headers=headers)
+        assert again.status_code == 304
+        assert float(again.headers[LAG_AGE]) == age_s
 
 
 def test_without_zookeeper_it_is_unavailable(fleet: RestFixture) -> None:

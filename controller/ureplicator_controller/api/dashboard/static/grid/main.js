@@ -21,8 +21,8 @@ const page = {
   moving: "", // tile whose moves are shown
   acting: "", // tile whose buttons are shown
   lines: [], // of the routes
-  readAt: 0, // of the last change
   aliveAt: 0, // of the last response
+  lagAge: null, // in that response, in seconds
 };
 
 function redraw() {
@@ -176,8 +176,7 @@ function showWorkers() {
 function showAge() {
   if (!page.overview) return;
   const now = performance.now();
-  const { lagAgeSeconds } = page.overview;
-  const lag = lagAgeSeconds === null ? "not collected yet" : `${duration(lagAgeSeconds + (now - page.readAt) / 1000)} old`;
+  const lag = page.lagAge === null ? "not collected yet" : `${duration(page.lagAge + (now - page.aliveAt) / 1000)} old`;
   byId("grid-age").textContent = `read ${duration((now - page.aliveAt) / 1000)} ago, lag ${lag}`;
 }
 
@@ -185,7 +184,6 @@ function changed(overview) {
   const before = page.overview;
   const chosen = before && page.selected !== null ? tileOf(before, page.selected) : null;
   page.overview = overview;
-  page.readAt = performance.now();
   page.selected = chosen ? indexOf(overview, chosen) : null;
   drawRoutes();
   showWorkers();
@@ -200,7 +198,8 @@ function indexOf(overview, { route, topic, partition }) {
   return index < 0 ? null : index;
 }
 
-function alive() {
+function alive(lagAge) {
+  page.lagAge = lagAge;
   page.aliveAt = performance.now();
   byId("grid-lost").textContent = "";
   byId("fleet").classList.remove("stale");

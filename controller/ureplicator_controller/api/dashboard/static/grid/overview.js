@@ -3,7 +3,7 @@
 const INTERVAL_MS = 1000;
 
 // Calls back with (overview, null) when it has changed, and with (null, error) when it cannot be read.
-// `alive` is called after each response, changed or not.
+// `alive` is called with the age of the lag in seconds, or null, after each response, changed or not.
 export function follow({ changed, failed, alive }) {
   let tag = null;
   async function once() {
@@ -20,7 +20,8 @@ export function follow({ changed, failed, alive }) {
         const problem = await response.json();
         throw new Error(problem.detail || response.statusText);
       }
-      alive();
+      const age = response.headers.get("Lag-Age-Seconds");
+      alive(age === null ? null : Number(age));
     } catch (error) {
       failed(error);
     }
