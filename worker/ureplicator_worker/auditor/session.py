@@ -39,6 +39,9 @@ _DEFAULTS: Mapping[str, str] = {
 }
 """All may be overridden. FAIR: a long audit does not hold up what follows behind the copy."""
 
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+"""An auditor mostly waits: without counters for `jstat`, which wake the JVM twenty times a second."""
+
 
 class AuditorSession:
     """`on_failed` is called once, from a thread, when the JVM ends by itself."""
@@ -82,7 +85,7 @@ class AuditorSession:
 
     def _configuration(self, scratch: Path) -> SparkConf:
         own = self._settings.get("spark.driver.extraJavaOptions", "")
-        options = jvm.java_options(scratch, "-XX:+UseSerialGC -XX:TieredStopAtLevel=1", own)
+        options = jvm.java_options(scratch, _JAVA_OPTIONS, own)
         settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
