@@ -237,6 +237,24 @@ def test_metrics_wait_for_no_silent_cluster(
         pass
 
 
+def test_clusters_are_asked_at_the_same_time(
+    new_rest: NewRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = ({"source": "west", "target": "east"}, {"source": "north", "target": "south"})
+    rest = new_rest(both, scrape_timeout_s=60.0)
+    all_asked = threading.Barrier(4)
+    listed = MemoryTopicAdmin.topics
+
+    def together(admin: MemoryTopicAdmin) -> Mapping[str, TopicInfo]:
+        all_asked.wait(30)
+        return listed(admin)
+
+    monkeypatch.setattr(MemoryTopicAdmin, "topics", together)
+    text = rest.call("GET", "/metrics").text
+    assert 'ureplicator_source_up{route="west.east"} 1.0' in text
+    assert 'ureplicator_source_up{route="north.south"} 1.0' in text
+
+
 def test_scrapes_share_a_listing(rest: RestFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     listings: list[object] = []
     listed = MemoryTopicAdmin.topics
