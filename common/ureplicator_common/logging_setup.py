@@ -29,16 +29,22 @@ def set_up(
 ) -> None:
     """Configure the root logger of this process. Called once, by an entry point.
 
-    `name` replaces the logger's name in each line, where several processes share one stream.
+    `name` is of the process, where several share one stream: it replaces the logger's name in each line,
+    and is a field of its own in JSON.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if as_json else Lines(name))
+    handler.setFormatter(JsonLines(name) if as_json else Lines(name))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     for library in NOISY:
         logging.getLogger(library).setLevel(max(level, logging.WARNING))
     logging.captureWarnings(True)
+
+
+def writes_json() -> bool:
+    """True if this process was set up to log JSON."""
+    return any(isinstance(each.formatter, JsonLines) for each in logging.getLogger().handlers)
 
 
 class Lines(logging.Formatter):
@@ -55,6 +61,10 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self._name = name
+
     def format(self, record: logging.LogRecord) -> str:
         event = {
             "time": _time(record),
@@ -63,6 +73,8 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             "thread": record.threadName,
         }
+        if self._name:
+            event["process"] = self._name
         if record.exc_info:
             event["traceback"] = self.formatException(record.exc_info)
         return json.dumps(event, ensure_ascii=False)

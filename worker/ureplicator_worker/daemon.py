@@ -37,6 +37,7 @@ from ureplicator_common.contents import LiveWorker
 from ureplicator_common.coordination import Coordination, SessionState, Unavailable
 from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.logging_setup import writes_json
 from ureplicator_common.model import WorkerId
 from ureplicator_common.pages.web import WebServer
 from ureplicator_worker.core import state
@@ -337,6 +338,7 @@ class Worker:
             transaction_interval_s=self._options.transaction_interval_ms / 1_000,
             buffer_bytes=self._options.buffer_bytes,
             silence_s=self._options.watchdog_s,
+            log_json=writes_json(),
         )
 
     # Starting and closing.

@@ -31,6 +31,7 @@ from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.reporting.event_history import blocks_to_write
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
+from ureplicator_controller.core.reporting.move_causes import move_causes
 from ureplicator_controller.core.routes import WITHDRAW_AFTER_S, unknown_routes, withdrawals
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.vetting import Isolated, VettedSteps, subjects, vetted_plan
@@ -292,6 +293,8 @@ class ControlLoop:
             log.warning("events above are missing in the history: %s", written)
             return PlanOutcome(written)
         self._recorded = snapshot
+        for cause in move_causes(snapshot, done):
+            self._metrics.moves.labels(cause.value).inc()
         return outcome
 
     def _is_due(self, now_s: float) -> bool:

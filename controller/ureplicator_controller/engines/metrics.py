@@ -74,6 +74,13 @@ class ControlMetrics:
             "Live workers evicted because they did not release a partition in time.",
             registry=registry,
         )
+        self.moves = Counter(
+            "ureplicator_controller_moves",
+            "Changes of a partition's owner by cause (placed, excluded, lost, drained, leaves, no_capacity,"
+            " no_progress, balanced).",
+            ["cause"],
+            registry=registry,
+        )
         self._of_clusters(registry)
         self._of_groups(registry)
         self._of_following(registry)

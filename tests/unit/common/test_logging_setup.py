@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.logging_setup import set_up
+from ureplicator_common.logging_setup import set_up, writes_json
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +67,12 @@ def test_libraries_say_only_what_matters() -> None:
     logging.getLogger("kazoo.client").warning("dropped")
     assert "chatter" not in stream.getvalue()
     assert "dropped" in stream.getvalue()
+
+
+def test_a_process_that_shares_a_stream_has_its_name_in_json_too() -> None:
+    stream = io.StringIO()
+    set_up(as_json=True, stream=stream, name="copier 0")
+    assert writes_json()
+    logging.getLogger("x").info("begun")
+    event = json.loads(stream.getvalue())
+    assert (event["process"], event["logger"], event["message"]) == ("copier 0", "x", "begun")

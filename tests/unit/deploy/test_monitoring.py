@@ -24,6 +24,7 @@ from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.deploy.chart import tool
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import telemetry
+from ureplicator_worker.engines.metrics import families
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "deploy/helm/ureplicator/files"
@@ -91,7 +92,11 @@ def _of_control() -> Iterable[Metric]:
 
 def _of_worker() -> Iterable[Metric]:
     state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
-    return [*telemetry.Telemetry().metrics(()), *telemetry.state_metrics(state)]
+    return [
+        *telemetry.Telemetry().metrics(()),
+        *telemetry.state_metrics(state),
+        *families.process_metrics({}, jvm_pid=0),
+    ]
 
 
 # --- What they ask for

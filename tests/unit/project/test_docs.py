@@ -21,6 +21,7 @@ from ureplicator_testkit.docs.samples import blocks, inline_code
 from ureplicator_worker.auditor.pages import auditor_metrics
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import telemetry
+from ureplicator_worker.engines.metrics import families
 
 PRODUCT = ("common", "controller", "worker")
 SOURCES = (*PRODUCT, "tests", "scripts")
@@ -179,7 +180,11 @@ def _metric_names(rest: RestFixture) -> Iterator[str]:
     yield from (name for name in found if not name.endswith("_created"))
     control = ControlMetrics(CollectorRegistry())
     state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
-    worker = [*telemetry.Telemetry().metrics(()), *telemetry.state_metrics(state)]
+    worker = [
+        *telemetry.Telemetry().metrics(()),
+        *telemetry.state_metrics(state),
+        *families.process_metrics({}, jvm_pid=0),
+    ]
     auditor = auditor_metrics({}, ())
     for metric in (*control.registry.collect(), *worker, *auditor):
         yield metric.name + ("_total" if metric.type == "counter" else "")

@@ -36,6 +36,7 @@ from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.delivery import RENEW_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
+from ureplicator_worker.lifeline.measures import TransactionCounts
 
 PARTITIONS_PER_INTERVAL = 200
 COMMIT_SHARE = 0.05
@@ -73,6 +74,7 @@ class ExactlyOnce:
     def __init__(self, *, interval_s: float) -> None:
         self.state = TransactionState.WAITING
         self.number = 0
+        self.counts = TransactionCounts()
         self._interval_s = interval_s
         self._due_at_s = 0.0
         self._settle_by_s = 0.0
@@ -153,13 +155,18 @@ class ExactlyOnce:
         if number != self.number:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)
-        self._commits_s = (self._commits_s[1], now_s - self._sealed_at_s)
+        commit_s = now_s - self._sealed_at_s
+        self._commits_s = (self._commits_s[1], commit_s)
+        done, aborted, total_ms = self.counts
+        self.counts = TransactionCounts(done + 1, aborted, total_ms + round(commit_s * 1_000))
         self._set_due(now_s, since_s=self._sealed_at_s, backlog=backlog)
         for partition, offset in offsets:
             self.restore(partition, offset=offset, now_s=now_s)
 
     def abort(self) -> None:
         """Nothing of the transaction counts, as far as is known."""
+        if self.state is not TransactionState.WAITING:
+            self.counts = self.counts._replace(aborted=self.counts.aborted + 1)
         self._move(TransactionState.WAITING)
 
     def _set_due(self, now_s: float, *, since_s: float, backlog: bool = False) -> None:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
-from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.lifeline.messages import Grant, Segment
@@ -199,7 +199,7 @@ class Lane(Protocol):
     """Everything runs in the copier's loop; nothing blocks. A partition is known from begin to drop."""
 
     @property
-    def latency(self) -> LatencyHistogram: ...
+    def latency(self) -> Latencies: ...
 
     @property
     def handled(self) -> HandlerCounters: ...

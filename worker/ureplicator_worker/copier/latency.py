@@ -1,4 +1,4 @@
-"""Latency of batches, as counts per bucket."""
+"""Latency of batches, as counts per bucket. Hot path."""
 
 from __future__ import annotations
 
@@ -8,14 +8,33 @@ from bisect import bisect_left
 from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
 
 
-class LatencyHistogram:
-    """From the youngest record of a batch to its acknowledgement, or its commit. Hot path."""
+class Latencies:
+    """Of a lane. `of_records`: from the youngest record of a batch to its acknowledgement, or its commit.
+    `of_fetches`: from the response that brought it to its acknowledgement."""
 
+    __slots__ = ("of_fetches", "of_records")
+
+    def __init__(self) -> None:
+        self.of_records = LatencyHistogram()
+        self.of_fetches = LatencyHistogram()
+
+    def add(self, other: Latencies) -> None:
+        self.of_records.add(other.of_records)
+        self.of_fetches.add(other.of_fetches)
+
+
+class LatencyHistogram:
     __slots__ = ("counts", "sum_ms")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self.sum_ms = 0.0
+
+    def record_since(self, since_s: float) -> None:
+        """`since_s` is a monotonic time of this process."""
+        latency_ms = (time.monotonic() - since_s) * 1_000
+        self.counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
+        self.sum_ms += latency_ms
 
     def record(self, *timestamps_ms: int) -> None:
         """A time in the future comes from another machine's clock and counts as no latency.

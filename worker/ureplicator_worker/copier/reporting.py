@@ -8,14 +8,20 @@ each once in `ONLINE_EVERY` reports. Segments (`Lane.segments`) change all the t
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ureplicator_common.model import Partition, PartitionState
+from ureplicator_common.model import Partition, PartitionState, Route
+from ureplicator_common.process_use import ProcessUse, use_of_tree
 from ureplicator_worker.copier.lane import Lane, LaneStatus
-from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.lifecycle import DRAINED, IN_LANE, CopyState, OwnedPartition
+from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
 from ureplicator_worker.lifeline.messages import PartitionReport, Segment
+
+USE_EVERY_S = 5.0
+"""Reading `/proc` takes a tenth of a millisecond, of the copier's loop."""
 
 ONLINE_EVERY = 5
 FULL_EVERY = 150
@@ -151,8 +157,33 @@ def fleet_state_of(
     return PartitionState.OFFLINE, "starting: waiting for the first response"
 
 
-def total_latency(lanes: Iterable[Lane]) -> LatencyHistogram:
-    total = LatencyHistogram()
+def total_latency(lanes: Iterable[Lane]) -> Latencies:
+    total = Latencies()
     for lane in lanes:
         total.add(lane.latency)
     return total
+
+
+class OwnUse:
+    """Processor time and memory of this process and what it started, read from time to time."""
+
+    def __init__(self) -> None:
+        self._use = ProcessUse()
+        self._at_s = 0.0
+
+    def at(self, now_s: float) -> ProcessUse:
+        if now_s >= self._at_s:
+            self._at_s, self._use = now_s + USE_EVERY_S, use_of_tree(os.getpid())
+        return self._use
+
+
+def measures(
+    latency: Latencies, transactions: Mapping[Route, TransactionCounts], use: ProcessUse
+) -> Measures:
+    return Measures(
+        fetch_to_ack_ms=tuple(latency.of_fetches.counts),
+        fetch_to_ack_sum_ms=int(latency.of_fetches.sum_ms),
+        cpu_ms=int(use.cpu_s * 1_000),
+        memory_bytes=use.memory_bytes,
+        transactions=transactions,
+    )

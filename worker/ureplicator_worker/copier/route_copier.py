@@ -28,6 +28,7 @@ from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.copier.transaction_committer import TransactionCommitter
+from ureplicator_worker.lifeline.measures import TransactionCounts
 from ureplicator_worker.lifeline.messages import (
     Message,
     PartitionReport,
@@ -64,9 +65,10 @@ class RouteCopier:
             ownership=ownership,
             failures=failures,
         )
+        self._exactly_once = ExactlyOnce(interval_s=transaction_interval_s)
         exactly_once = TransactionCommitter(
             route,
-            delivery=ExactlyOnce(interval_s=transaction_interval_s),
+            delivery=self._exactly_once,
             lane=lane,
             ownership=ownership,
             failures=failures,
@@ -88,6 +90,10 @@ class RouteCopier:
     def idle(self) -> bool:
         """No partition is held any more."""
         return not self.holder.owned
+
+    @property
+    def transactions(self) -> TransactionCounts:
+        return self._exactly_once.counts
 
     @property
     def copying(self) -> Iterator[Partition]:

@@ -35,7 +35,7 @@ from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
 from ureplicator_worker.copier.raw.lane import RawLane
 from ureplicator_worker.copier.raw.net.buffers import RouteShares
 from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
-from ureplicator_worker.copier.reporting import total_latency
+from ureplicator_worker.copier.reporting import OwnUse, measures, total_latency
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed, open_lifeline
@@ -67,7 +67,7 @@ REQUEST_TIMEOUT_S = 5.0
 
 def copy(config: CopierConfig) -> None:
     """Copy what the driver adds, until it stops the copier or is gone."""
-    set_up(name=f"copier {config.slot}")
+    set_up(as_json=config.log_json, name=f"copier {config.slot}")
     switch_s = sys.getswitchinterval()
     sys.setswitchinterval(THREAD_SWITCH_S)
     try:
@@ -102,6 +102,7 @@ class Copier:
         self._routes: dict[Route, RouteCopier] = {}
         self._orders: dict[str, BrokerOrder] = {}
         self._report_at_s = 0.0
+        self._use = OwnUse()
         self._stop_by_s: float | None = None
         self._terminated = False
         self._stop_requested_s: float | None = None
@@ -205,7 +206,9 @@ class Copier:
         }
         latency = total_latency(route.lane for route in self._routes.values())
         limits = self._limits.use()
-        self._driver.report(partitions, latency, segments, limits, handlers)
+        transactions = {name: route.transactions for name, route in self._routes.items()}
+        measured = measures(latency, transactions, self._use.at(time.monotonic()))
+        self._driver.report(partitions, latency.of_records, segments, limits, handlers, measured)
 
     def _copying(self) -> Iterator[Partition]:
         for route in self._routes.values():

@@ -25,6 +25,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.logging_setup import writes_json
 from ureplicator_worker.engines.processes import scratch_folder
 
 MIN_JAVA = 17
@@ -204,6 +205,11 @@ def brief(error: Exception) -> str:
 
 
 def _to_stderr(line: str) -> None:
+    """As it is, or as a line of JSON where this process logs such lines and the JVM, unlike a copier, does
+    not."""
+    if writes_json() and not line.startswith("{"):
+        logging.getLogger("jvm").warning("%s", line)
+        return
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

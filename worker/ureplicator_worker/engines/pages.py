@@ -16,6 +16,7 @@ from ureplicator_common.pages.web import ok_if, role_pages
 from ureplicator_worker.engines import telemetry
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
+from ureplicator_worker.engines.metrics import families
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
@@ -54,6 +55,8 @@ class Pages:
         state = self._loop.state
         yield from telemetry.state_metrics(state)
         yield from self._telemetry.metrics(state.held)
+        measures = self._telemetry.measures()
+        yield from families.process_metrics(measures, jvm_pid=self._spark.jvm_pid)
 
     def status(self) -> tuple[HTTPStatus, Mapping[str, Any]]:
         shown = telemetry.status(self._loop.state, self._telemetry)

@@ -149,6 +149,11 @@ class SparkEngine:
             self._spawn(watching, "decommission")
 
     @property
+    def jvm_pid(self) -> int:
+        """0 before the start."""
+        return 0 if self._driver is None else self._driver.process.pid
+
+    @property
     def ui_url(self) -> str:
         """Address of Spark's own page; empty if switched off."""
         return self._context.uiWebUrl or ""

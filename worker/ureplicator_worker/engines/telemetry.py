@@ -17,18 +17,20 @@ from typing import Any
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
     Metric,
     SummaryMetricFamily,
 )
 
 from ureplicator_common.contents import PartitionLoad
-from ureplicator_common.model import Gap, Limited, Partition, PartitionState, camel
+from ureplicator_common.model import Gap, Limited, Partition, PartitionState, Route, camel
 from ureplicator_worker.core import load_samples
-from ureplicator_worker.core.handler_totals import HandlerTotals
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
 from ureplicator_worker.core.partition import HeldPartition
 from ureplicator_worker.core.state import WorkerState
+from ureplicator_worker.core.totals.handlers import HandlerTotals
+from ureplicator_worker.core.totals.measures import MeasureTotals
+from ureplicator_worker.engines.metrics import families
+from ureplicator_worker.lifeline.measures import Measures
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
@@ -40,6 +42,7 @@ from ureplicator_worker.lifeline.messages import (
 )
 
 _COUNTED = ("records", "bytes", "skipped", "gaps", "gap_offsets")
+_OF_ROUTES = {"records": 0, "bytes": 1}
 _LABELS = ("route", "topic", "partition")
 
 
@@ -84,6 +87,9 @@ class Telemetry:
         """Their fields in a row: a worker may hold 10,000 partitions."""
         self._throttling: dict[int, _Throttling] = {}
         self._handlers = HandlerTotals()
+        self._measures = MeasureTotals()
+        self._routes: dict[Route, list[int]] = {}
+        """Records and bytes."""
 
     def count(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
         """Add a report of a copier."""
@@ -95,6 +101,7 @@ class Telemetry:
                 if partition in held:
                     self._segments[partition] = array("q", chain.from_iterable(segments))
             self._handlers.count(copier, report.handlers)
+            self._measures.count(copier, report.measures)
             if report.latency_ms:
                 self._count_latency(copier, report)
             self._count_throttling(copier, report.limits)
@@ -163,7 +170,11 @@ class Telemetry:
         for name in _COUNTED:
             now, before = getattr(report, name), getattr(counters.last, name)
             same = counters.copier == copier and now >= before
-            counters.totals[name] += now - before if same else now
+            grown = now - before if same else now
+            counters.totals[name] += grown
+            if name in _OF_ROUTES:
+                totals = self._routes.setdefault(partition.route, [0, 0])
+                totals[_OF_ROUTES[name]] += grown
         counters.copier, counters.last = copier, report
 
     def _count_latency(self, copier: CopierId, report: CopierReport) -> None:
@@ -253,24 +264,30 @@ class Telemetry:
                 for name, gauge in gauges.items():
                     if getattr(counters.last, name) >= 0:
                         gauge.add_metric(labels, getattr(counters.last, name))
-            others = (self._latency_metric(), *self._limit_metrics())
+            others = (self._latency_metric(), *self._limit_metrics(), *self._measured())
             handlers = self._handlers.of({f"{each.route}/{each.topic}" for each in held})
         yield from (*kinds.values(), *gauges.values(), *others, *handler_metrics(handlers))
 
-    def _latency_metric(self) -> HistogramMetricFamily:
-        metric = HistogramMetricFamily(
+    def _latency_metric(self) -> Metric:
+        return families.histogram(
             "ureplicator_worker_latency_seconds",
             "From a record's timestamp to its acknowledgement by the target",
-            labels=("slot",),
+            {slot: (each.totals, each.sum_ms) for slot, each in self._latencies.items()},
         )
-        for slot, latency in sorted(self._latencies.items()):
-            total, buckets = 0, []
-            for bound_ms, count in zip(LATENCY_BOUNDS_MS, latency.totals, strict=False):
-                total += count
-                buckets.append((str(bound_ms / 1_000), float(total)))
-            buckets.append(("+Inf", float(total + latency.totals[-1])))
-            metric.add_metric((str(slot),), buckets, latency.sum_ms / 1_000)
-        return metric
+
+    def _measured(self) -> Iterator[Metric]:
+        ages_s: dict[Route, float] = {}
+        for partition, trend in self._trends.items():
+            age_s = max(ages_s.get(partition.route, 0.0), trend.load.no_progress_s)
+            ages_s[partition.route] = age_s
+        yield families.fetch_to_ack(self._measures.slots)
+        yield from families.transaction_metrics(self._measures.transactions)
+        yield from families.route_metrics(self._routes, ages_s)
+
+    def measures(self) -> Mapping[int, Measures]:
+        """Measures of the copiers of each slot."""
+        with self._lock:
+            return self._measures.slots
 
 
 def handler_metrics(handlers: Mapping[str, HandlerReport]) -> Iterator[Metric]:
@@ -318,12 +335,24 @@ def state_metrics(state: WorkerState) -> Iterator[Metric]:
     for slot in state.slots:
         starts.add_metric((str(slot.number),), slot.run)
         running.add_metric((str(slot.number),), slot.phase.value == "running")
-    yield from (partitions, starts, running)
+    yield from (partitions, starts, running, _silence(state))
     yield GaugeMetricFamily(
         "ureplicator_worker_session_connected",
         "1 while the ZooKeeper session is connected",
         value=float(state.session.connected),
     )
+
+
+def _silence(state: WorkerState) -> Metric:
+    silence = GaugeMetricFamily(
+        "ureplicator_worker_lifeline_silence_seconds",
+        "Time since the last message of the slot's copier; no series while none is connected",
+        labels=("slot",),
+    )
+    for slot in state.slots:
+        if slot.connected_s is not None:
+            silence.add_metric((str(slot.number),), max(0.0, state.now_s - slot.last_message_s))
+    return silence
 
 
 def shown_segments(fields: Sequence[int]) -> list[Mapping[str, Any]]:

@@ -49,6 +49,7 @@ from ureplicator_common.model import (
     camel,
 )
 from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_worker.lifeline.measures import Measures, measures_of
 
 LATENCY_BOUNDS_MS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
 """Upper bounds of the histogram's buckets; one more bucket takes the rest."""
@@ -86,6 +87,7 @@ class CopierConfig:
     transaction_interval_s: float
     buffer_bytes: int
     silence_s: float
+    log_json: bool = False
 
     @property
     def copier(self) -> CopierId:
@@ -263,6 +265,7 @@ class CopierReport:
     segments: Mapping[Partition, tuple[Segment, ...]] = field(default_factory=dict)
     limits: Mapping[Limited, LimitUse] = field(default_factory=dict)
     handlers: Mapping[str, HandlerReport] = field(default_factory=dict)
+    measures: Measures = field(default_factory=Measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,6 +457,7 @@ def _copier_report(raw: dict[str, Any]) -> CopierReport:
             Limited.parse(text): LimitUse(**_snake(use)) for text, use in raw["limits"].items()
         },
         handlers={topic: HandlerReport(**_snake(item)) for topic, item in raw["handlers"].items()},
+        measures=measures_of(raw["measures"]),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
-from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.lifeline.messages import Grant, Segment
@@ -17,7 +17,7 @@ class StubLane:
     """Counts offsets in place of records. `position` is acknowledged, `end` is fetched."""
 
     def __init__(self) -> None:
-        self.latency = LatencyHistogram()
+        self.latency = Latencies()
         self.handled = HandlerCounters()
         self.position: dict[Partition, int] = {}
         self.end: dict[Partition, int] = {}

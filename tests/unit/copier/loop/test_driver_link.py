@@ -11,6 +11,7 @@ from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.reporting import FULL_EVERY, ONLINE_EVERY, SEGMENTS_EACH
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
+from ureplicator_worker.lifeline.measures import Measures
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
     Failed,
@@ -126,7 +127,7 @@ class Reporting:
         self.lifeline.sent.clear()
         for _ in range(times):
             due = {part: each for part, each in self.now.items() if self.link.reports.is_due(part)}
-            self.link.report(due, LatencyHistogram(), {}, {}, {})
+            self.link.report(due, LatencyHistogram(), {}, {}, {}, Measures())
         sent = [each for each in self.lifeline.sent if isinstance(each, CopierReport)]
         assert len(sent) == times, "each report is sent, if only to show that the copier lives"
         return {part: row for each in sent for part, row in each.partitions.items()}
@@ -175,7 +176,7 @@ def segments_sent(
 ) -> int:
     """Partitions whose segments the next report holds."""
     due = {part: (held[part],) for part in link.segments.due(lambda: held) if part in held}
-    link.report({}, LatencyHistogram(), due, {}, {})
+    link.report({}, LatencyHistogram(), due, {}, {}, Measures())
     (report,) = lifeline.sent
     lifeline.sent.clear()
     assert isinstance(report, CopierReport)

@@ -33,7 +33,7 @@ def report(fleet: TransactionFleet) -> PartitionReport:
 
 
 def latency(fleet: TransactionFleet) -> LatencyHistogram:
-    return fleet.workers["w1"].lane.latency
+    return fleet.workers["w1"].lane.latency.of_records
 
 
 def test_acknowledged_records_count_with_their_commit(fleet: TransactionFleet) -> None:

@@ -15,6 +15,7 @@ from ureplicator_common.model import Limited, Partition, Route
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.reporting import ReportDelta, SegmentDelta
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
+from ureplicator_worker.lifeline.measures import Measures
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
     Failed,
@@ -57,6 +58,7 @@ class DriverLink:
         segments: Mapping[Partition, Sequence[Segment]],
         limits: Mapping[Limited, LimitUse],
         handlers: Mapping[str, HandlerReport],
+        measures: Measures,
     ) -> None:
         """Send what has changed, even if that is nothing: a silent copier is killed."""
         self.send(
@@ -67,6 +69,7 @@ class DriverLink:
                 self.segments.changed(segments),
                 limits,
                 handlers,
+                measures,
             )
         )
 

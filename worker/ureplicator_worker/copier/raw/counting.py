@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.partition import Copied, SendSide
 from ureplicator_worker.copier.raw.transaction import LaneTransaction
@@ -17,21 +17,23 @@ def count(
     batch: Batch,
     *,
     transaction: LaneTransaction | None,
-    latency: LatencyHistogram,
+    latency: Latencies,
 ) -> None:
     """The target has acknowledged it."""
+    if batch.lease is not None:
+        latency.of_fetches.record_since(batch.lease.since_s)
     counters = copied(send, transaction)
     counters.records += batch.records
     counters.bytes += len(batch.view)
     if transaction is None:
-        latency.record(batch.max_timestamp_ms)
+        latency.of_records.record(batch.max_timestamp_ms)
     else:
         transaction.times_ms.append(batch.max_timestamp_ms)
 
 
-def count_committed(transaction: LaneTransaction, latency: LatencyHistogram) -> None:
+def count_committed(transaction: LaneTransaction, latency: Latencies) -> None:
     """Readers with read_committed see what was sent in it."""
     for send, counters in transaction.copied.items():
         send.copied.add(counters)
         send.window.offsets.commit()
-    latency.record(*transaction.times_ms)
+    latency.of_records.record(*transaction.times_ms)

@@ -22,7 +22,7 @@ from ureplicator_worker.copier.lane import (
     ProducerNeeded,
     Progress,
 )
-from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.byte_limits import RouteLimits, unlimited
@@ -68,7 +68,7 @@ class RawLane:
         start_handler: StartProcess = HandlerProcess,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        self.latency = LatencyHistogram()
+        self.latency = Latencies()
         self.handled = HandlerCounters()
         self._partitions: dict[Partition, LanePartition] = {}
         self._events: deque[LaneEvent] = deque()

@@ -26,7 +26,7 @@ from ureplicator_common.kafka.errors import (
     error_name,
 )
 from ureplicator_worker.copier.lane import RecordSkipped
-from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch
@@ -114,7 +114,7 @@ class Target:
         *,
         pool: BufferPool,
         producers: Producers,
-        latency: LatencyHistogram,
+        latency: Latencies,
         failed: Callable[[SendSide, str, bool], None],
         lost: Callable[[SendSide, str], None],
         skipped: Callable[[RecordSkipped], None],

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
-from ureplicator_worker.copier.latency import LatencyHistogram
+from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.raw.counting import count_committed
 from ureplicator_worker.copier.raw.net.connections import available
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
@@ -35,7 +35,7 @@ class RawTransactions:
         source: Source,
         target: Target,
         events: deque[LaneEvent],
-        latency: LatencyHistogram,
+        latency: Latencies,
     ) -> None:
         self._transaction = LaneTransaction(transactional_id)
         """The same one for ever: it knows the sequences that its last producer has used."""

@@ -14,6 +14,7 @@ Their sizes are classes, eight to a doubling, so that a buffer is at most an eig
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Set
 
 MIN_KEPT_BYTES = 1 << 16
@@ -36,16 +37,20 @@ def class_bytes(size: int) -> int:
 
 
 class Lease:
-    """Memory in use. `view` is the part that was requested."""
+    """Memory in use. `view` is the part that was requested. `since_s`: monotonic time at which the response
+    began to arrive that the bytes are of, or were made from."""
 
-    __slots__ = ("_buffer", "_holders", "_pool", "_reusable", "adopted", "view")
+    __slots__ = ("_buffer", "_holders", "_pool", "_reusable", "adopted", "since_s", "view")
 
-    def __init__(self, pool: BufferPool, buffer: Bytes, size: int, *, adopted: bool) -> None:
+    def __init__(
+        self, pool: BufferPool, buffer: Bytes, size: int, *, adopted: bool, since_s: float
+    ) -> None:
         self._pool = pool
         self._buffer = buffer
         self._holders = 1
         self._reusable = not adopted and len(buffer) >= MIN_KEPT_BYTES
         self.adopted = adopted
+        self.since_s = since_s
         self.view = memoryview(buffer)[:size]
 
     @property
@@ -69,7 +74,7 @@ class Lease:
 
     def adopt(self, data: Bytes) -> Lease:
         """A lease of bytes that were made from these."""
-        return self._pool.adopt(data)
+        return self._pool.adopt(data, since_s=self.since_s)
 
 
 class BufferPool:
@@ -129,13 +134,14 @@ class BufferPool:
             self._free_kept(rounded)
             buffer = bytearray(rounded)
         self._used_bytes += rounded
-        return Lease(self, buffer, size, adopted=False)
+        return Lease(self, buffer, size, adopted=False, since_s=time.monotonic())
 
-    def adopt(self, data: Bytes) -> Lease:
-        """Count bytes that were made elsewhere."""
+    def adopt(self, data: Bytes, *, since_s: float | None = None) -> Lease:
+        """Count bytes that were made elsewhere; they are there since now, unless it is given."""
         self._free_kept(len(data))
         self._used_bytes += len(data)
-        return Lease(self, data, len(data), adopted=True)
+        since_s = time.monotonic() if since_s is None else since_s
+        return Lease(self, data, len(data), adopted=True, since_s=since_s)
 
     def _free_kept(self, size: int) -> None:
         """Free kept buffers, as far as the limit needs it; large ones first."""

@@ -1,0 +1,1 @@
+"""Counters of copiers, added up over their runs."""

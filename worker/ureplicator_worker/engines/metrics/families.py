@@ -1,0 +1,96 @@
+"""Metric families of copiers' measures, of copied routes and of processes, by slot, route or process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+
+from ureplicator_common.model import Route
+from ureplicator_common.process_use import ProcessUse, use_of
+from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
+from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
+
+COUNTED = {"route_records": "Records copied", "route_bytes": "Bytes copied, as they travel"}
+
+
+def histogram(
+    name: str, text: str, slots: Mapping[int, tuple[Sequence[int], float]]
+) -> HistogramMetricFamily:
+    """Counts per bucket of LATENCY_BOUNDS_MS, with their sum in milliseconds, by slot."""
+    metric = HistogramMetricFamily(name, text, labels=("slot",))
+    for slot, (counts, sum_ms) in sorted(slots.items()):
+        total, buckets = 0, []
+        for bound_ms, count in zip(LATENCY_BOUNDS_MS, counts, strict=False):
+            total += count
+            buckets.append((str(bound_ms / 1_000), float(total)))
+        buckets.append(("+Inf", float(sum(counts))))
+        metric.add_metric((str(slot),), buckets, sum_ms / 1_000)
+    return metric
+
+
+def fetch_to_ack(slots: Mapping[int, Measures]) -> Metric:
+    return histogram(
+        "ureplicator_worker_fetch_to_ack_seconds",
+        "From the response that brought a batch to its acknowledgement by the target",
+        {slot: (each.fetch_to_ack_ms, each.fetch_to_ack_sum_ms) for slot, each in slots.items()},
+    )
+
+
+def transaction_metrics(counts: Mapping[Route, TransactionCounts]) -> Iterator[Metric]:
+    outcomes = CounterMetricFamily(
+        "ureplicator_worker_transactions", "Transactions by outcome", labels=("route", "outcome")
+    )
+    commits = SummaryMetricFamily(
+        "ureplicator_worker_transaction_commit_seconds",
+        "Time in which a slot sends nothing new: from the seal of a transaction to its commit",
+        labels=("route",),
+    )
+    for route, each in sorted(counts.items()):
+        for outcome in ("committed", "aborted"):
+            outcomes.add_metric((str(route), outcome), getattr(each, outcome))
+        commits.add_metric((str(route),), each.committed, each.commit_ms / 1_000)
+    yield from (outcomes, commits)
+
+
+def route_metrics(
+    totals: Mapping[Route, Sequence[int]], ages_s: Mapping[Route, float]
+) -> Iterator[Metric]:
+    """`totals`: records and bytes since the worker's start, also of partitions that it gave away.
+    `ages_s`: the longest time for which a partition has made no progress."""
+    for place, (name, text) in enumerate(COUNTED.items()):
+        counter = CounterMetricFamily(f"ureplicator_worker_{name}", text, labels=("route",))
+        for route, counts in sorted(totals.items()):
+            counter.add_metric((str(route),), counts[place])
+        yield counter
+    age = GaugeMetricFamily(
+        "ureplicator_worker_position_age_seconds",
+        "Longest time in which the committed position of a partition has not moved, while there is"
+        " something to copy",
+        labels=("route",),
+    )
+    for route, age_s in sorted(ages_s.items()):
+        age.add_metric((str(route),), age_s)
+    yield age
+
+
+def process_metrics(slots: Mapping[int, Measures], *, jvm_pid: int) -> Iterator[Metric]:
+    """Of this process, the driver's JVM and the copiers, each with what it started."""
+    labels = ("process", "slot")
+    cpu = CounterMetricFamily("ureplicator_worker_cpu_seconds", "Processor time", labels=labels)
+    memory = GaugeMetricFamily("ureplicator_worker_memory_bytes", "Resident memory", labels=labels)
+    used = {("driver", ""): use_of(os.getpid()), ("jvm", ""): use_of(jvm_pid)} | {
+        ("copier", str(slot)): ProcessUse(each.cpu_ms / 1_000, each.memory_bytes)
+        for slot, each in slots.items()
+    }
+    for process, use in used.items():
+        cpu.add_metric(process, use.cpu_s)
+        memory.add_metric(process, use.memory_bytes)
+    yield from (cpu, memory)
