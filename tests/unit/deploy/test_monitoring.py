@@ -31,7 +31,7 @@ FILES = ROOT / "deploy/helm/ureplicator/files"
 ALERT_FILE = FILES / "alerts.yaml"
 RUNBOOKS = ROOT / "docs/runbooks"
 GROUP = position_group(fleet="test", route=ROUTE)
-ALERTS = 13
+ALERTS = 15
 METRIC = re.compile(r"\b(ureplicator_\w+)(?:\{([^}]*)\})?")
 BY = re.compile(r"\bby \(([^)]*)\)")
 

@@ -1,0 +1,306 @@
+"""Each alert in the states of a fleet: what `/metrics` serves before, during and after one goes into
+promtool, with the durations of the rules.
+
+    calm 10 min --> state 90 min, `scraped` while it lasts --> calm 90 min
+
+In the state exactly these alerts fire, and before and after it none does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import BatchTime, Lifetime
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, position_group
+from ureplicator_common.znodes import encode_audit_state
+from ureplicator_controller.api.lag_collection.cache import FRESH_S
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+from ureplicator_testkit.deploy.chart import ROOT, tool
+from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
+from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
+
+ALERT_FILE = ROOT / "deploy/helm/ureplicator/files/alerts.yaml"
+GROUP = position_group(fleet="test", route=ROUTE)
+PARTITION = Partition(ROUTE, "orders", 0)
+CALM_MIN, STATE_MIN = 10, 90
+FIRING_MIN = CALM_MIN + 45
+"""Longer than any `for`; alerts on `increase(...[1h])` fire for an hour."""
+RETENTION_MS = 10_000_000
+Series = Mapping[str, float]
+
+
+class Processes:
+    """A controller's REST and daemon, and a worker, as they serve metrics; all is well at first."""
+
+    def __init__(self) -> None:
+        self.rest = RestFixture()
+        self.control = ControlMetrics(CollectorRegistry())
+        self.telemetry = Telemetry()
+        self.reached = True
+        self.rest.clock.advance(RETENTION_MS)  # no time of a record is before 1970
+        self.rest.put_leader()
+        self.rest.add_worker("w1")
+        self.rest.put_intent("orders", TopicIntent(1, 1, source_topic_id="s", target_topic_id="t"))
+        self.rest.place("orders", {0: "w1"})
+        self.log = self.rest.logs["source"]
+        self.report(PartitionState.ONLINE)
+        self.copied_to(100)
+        self.copy()
+
+    def report(self, state: PartitionState) -> None:
+        self.rest.put_states("w1", "orders", {0: state})
+
+    def copied_to(self, position: int, *, waits_s: int = 0) -> None:
+        now_ms = self.rest.clock.wall_ms()
+        self.log.hold("orders", 0, 10, 100)
+        self.log.logs["orders", 0].times = [BatchTime(position, 99, now_ms - waits_s * 1_000)]
+        self.log.lives["orders"] = Lifetime(retention_ms=RETENTION_MS)
+        self.rest.positions.put(GROUP, "orders", 0, position)
+
+    def copy(self, *, skipped: int = 0, lag: int = 0) -> None:
+        figures = PartitionReport(PartitionState.ONLINE, records=9, skipped=skipped, lag=lag)
+        self.telemetry.count(CopierId(0, 1), CopierReport({PARTITION: figures}), {PARTITION})
+
+    def audited(self, found: VerifiedRange) -> None:
+        audit = encode_audit_state(TopicAudit("s", "t", {0: found}))
+        self.rest.put(self.rest.paths.audits.state(PARTITION.key), audit)
+
+    def scraped(self) -> Series:
+        """Series -> value, with the address that Prometheus adds."""
+        self.rest.clock.advance(FRESH_S)
+        worker = CollectorRegistry()
+        worker.register(_Fixed(self.telemetry.metrics([PARTITION])))
+        found = dict(_series("w1:9010", generate_latest(worker).decode()))
+        if self.reached:
+            found |= _series("c1:9000", self.rest.call("GET", "/metrics").text)
+            found |= _series("c1:9100", generate_latest(self.control.registry).decode())
+        return found
+
+
+class _Fixed:
+    def __init__(self, metrics: Iterator[Any]) -> None:
+        self._metrics = list(metrics)
+
+    def collect(self) -> list[Any]:
+        return self._metrics
+
+
+def _series(instance: str, text: str) -> Iterator[tuple[str, float]]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = {**sample.labels, "instance": instance}
+            shown = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
+            yield f"{sample.name}{{{shown}}}", sample.value
+
+
+# --- States
+
+
+def no_leader(fleet: Processes) -> None:
+    fleet.rest.other_client.close()  # its ephemeral nodes end: leader and worker
+
+
+@contextmanager
+def unreached(fleet: Processes) -> Iterator[None]:
+    fleet.reached = False
+    yield
+    fleet.reached = True
+
+
+def no_zookeeper(fleet: Processes) -> AbstractContextManager[None]:
+    return fleet.rest.zookeeper_unavailable()
+
+
+@contextmanager
+def in_error(fleet: Processes) -> Iterator[None]:
+    fleet.report(PartitionState.ERROR)
+    yield
+    fleet.report(PartitionState.ONLINE)
+
+
+@contextmanager
+def offline(fleet: Processes) -> Iterator[None]:
+    fleet.report(PartitionState.OFFLINE)
+    yield
+    fleet.report(PartitionState.ONLINE)
+
+
+@contextmanager
+def behind(fleet: Processes) -> Iterator[None]:
+    fleet.copied_to(40, waits_s=1_000)
+    yield
+    fleet.copied_to(100)
+
+
+@contextmanager
+def retention_near(fleet: Processes) -> Iterator[None]:
+    fleet.copied_to(40, waits_s=7_000)
+    yield
+    fleet.copied_to(100)
+
+
+@contextmanager
+def no_progress(fleet: Processes) -> Iterator[None]:
+    held = {PARTITION: HeldPartition(0, OwnerEpoch(1), phase=PartitionPhase.ONLINE)}
+    fleet.copy(lag=4)
+    for now_s in (0.0, 700.0):
+        fleet.telemetry.loads(held, now_s)
+    yield
+    fleet.copy(lag=0)
+    fleet.telemetry.loads(held, 701.0)
+
+
+@contextmanager
+def copy_differs(fleet: Processes) -> Iterator[None]:
+    now_ms = fleet.rest.clock.wall_ms()
+    equal = VerifiedRange(10, 20, now_ms)
+    found = replace(equal, differences=Differences(12, 14, {"missing": 2}))
+    fleet.audited(found)
+    yield
+    fleet.audited(equal)
+
+
+@contextmanager
+def lag_unknown(fleet: Processes) -> Iterator[None]:
+    log = fleet.log.logs.pop(("orders", 0))
+    yield
+    fleet.log.logs["orders", 0] = log
+
+
+@contextmanager
+def skipped(fleet: Processes) -> Iterator[None]:
+    fleet.copy(skipped=1)
+    yield
+
+
+def gauge(name: str, *labels: str) -> Callable[[Processes], AbstractContextManager[None]]:
+    """A figure of the daemon that is 0 while all is well."""
+
+    @contextmanager
+    def state(fleet: Processes) -> Iterator[None]:
+        found = getattr(fleet.control, name)
+        shown = found.labels(*labels) if labels else found
+        shown.set(1)
+        yield
+        shown.set(0)
+
+    return state
+
+
+def counter(name: str) -> Callable[[Processes], AbstractContextManager[None]]:
+    @contextmanager
+    def state(fleet: Processes) -> Iterator[None]:
+        getattr(fleet.control, name).inc()
+        yield
+
+    return state
+
+
+STATES: Mapping[str, tuple[Callable[[Processes], AbstractContextManager[None]], set[str]]] = {
+    "no controller": (unreached, {"ControllersGone"}),
+    "no ZooKeeper": (no_zookeeper, {"ZooKeeperUnavailable"}),
+    "in error": (in_error, {"PartitionsInError", "Mismatches"}),
+    "offline": (offline, {"Mismatches"}),
+    "behind": (behind, {"Behind"}),
+    "retention near": (retention_near, {"RecordsWillBeLost", "Behind"}),
+    "no progress": (no_progress, {"NoProgress"}),
+    "copy differs": (copy_differs, {"CopyDiffers"}),
+    "lag unknown": (lag_unknown, {"LagUnknown"}),
+    "skipped": (skipped, {"RecordsSkipped"}),
+    "stopped topics": (gauge("stopped_topics", "source.target"), {"TopicsStopped"}),
+    "brake": (gauge("braked"), {"BrakeHeld"}),
+    "violation": (counter("violations"), {"InvariantViolated"}),
+    "eviction": (counter("evictions"), {"WorkerEvicted"}),
+}
+
+
+@pytest.fixture
+def fleet() -> Iterator[Processes]:
+    fleet = Processes()
+    fleet.control.stopped_topics.labels("source.target").set(0)
+    yield fleet
+    fleet.rest.close()
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_exactly_the_alerts_of_a_state_fire_and_resolve(
+    name: str, fleet: Processes, tmp_path: Path
+) -> None:
+    state, alerts = STATES[name]
+    calm = fleet.scraped()
+    with state(fleet):
+        during = fleet.scraped()
+    after = fleet.scraped()
+    checks = [(CALM_MIN - 1, set()), (FIRING_MIN, alerts), (CALM_MIN + 2 * STATE_MIN - 1, set())]
+    assert judged(calm, during, after, checks, tmp_path) == ""
+
+
+def test_a_fleet_without_a_leader(fleet: Processes, tmp_path: Path) -> None:
+    calm = fleet.scraped()
+    no_leader(fleet)
+    during = fleet.scraped()
+    fired = judged(calm, during, calm, [(FIRING_MIN, {"NoLeader", "Mismatches"})], tmp_path)
+    assert fired == ""
+
+
+def judged(
+    calm: Series,
+    during: Series,
+    after: Series,
+    checks: list[tuple[int, set[str]]],
+    folder: Path,
+) -> str:
+    """What promtool finds wrong: minute -> names of the alerts that are to fire then."""
+    names = sorted({*calm, *during, *after})
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": name, "values": _values(name, calm, during, after)} for name in names
+        ],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": f"{minute}m",
+                "exp_samples": [
+                    {"labels": f'{{alertname="UReplicator{alert}"}}', "value": 1}
+                    for alert in sorted(alerts)
+                ],
+            }
+            for minute, alerts in checks
+        ],
+    }
+    file = folder / "test.yaml"
+    rules = {"rule_files": [str(ALERT_FILE)], "evaluation_interval": "1m", "tests": [test]}
+    file.write_text(yaml.safe_dump(rules))
+    done = subprocess.run(  # noqa: S603
+        [tool("promtool"), "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def _values(name: str, calm: Series, during: Series, after: Series) -> str:
+    spans = ((calm, CALM_MIN), (during, STATE_MIN), (after, STATE_MIN))
+    return " ".join(
+        f"{found[name]:.6f}x{minutes - 1}" if name in found else f"_x{minutes}"
+        for found, minutes in spans
+    )
+
+
+def test_every_alert_is_of_a_state() -> None:
+    [group] = yaml.safe_load(ALERT_FILE.read_text())["groups"]
+    fired = {alert for _, alerts in STATES.values() for alert in alerts} | {"NoLeader"}
+    assert {f"UReplicator{alert}" for alert in fired} == {rule["alert"] for rule in group["rules"]}
