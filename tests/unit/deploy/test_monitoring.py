@@ -25,10 +25,13 @@ from ureplicator_testkit.deploy.chart import tool
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import telemetry
 from ureplicator_worker.engines.metrics import families
+from ureplicator_worker.lifeline.measures import Measures
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "deploy/helm/ureplicator/files"
 ALERT_FILE = FILES / "alerts.yaml"
+DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
 RUNBOOKS = ROOT / "docs/runbooks"
 GROUP = position_group(fleet="test", route=ROUTE)
 ALERTS = 15
@@ -42,8 +45,7 @@ def rules() -> list[Mapping[str, Any]]:
 
 
 def panels() -> list[Mapping[str, Any]]:
-    files = sorted((FILES / "dashboards").glob("*.json"))
-    return [panel for file in files for panel in json.loads(file.read_text())["panels"]]
+    return [panel for file in DASHBOARDS for panel in json.loads(file.read_text())["panels"]]
 
 
 def expressions() -> list[str]:
@@ -87,15 +89,20 @@ def _of_rest() -> Iterable[Metric]:
 
 
 def _of_control() -> Iterable[Metric]:
-    return list(ControlMetrics(CollectorRegistry()).registry.collect())
+    metrics = ControlMetrics(CollectorRegistry())
+    metrics.moves.labels("lost").inc()
+    return list(metrics.registry.collect())
 
 
 def _of_worker() -> Iterable[Metric]:
     state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
+    counters = telemetry.Telemetry()
+    report = CopierReport({}, latency_ms=(1,), measures=Measures(fetch_to_ack_ms=(1,)))
+    counters.count(CopierId(0, 1), report, ())
     return [
-        *telemetry.Telemetry().metrics(()),
+        *counters.metrics(()),
         *telemetry.state_metrics(state),
-        *families.process_metrics({}, jvm_pid=0),
+        *families.process_metrics(counters.measures(), jvm_pid=0),
     ]
 
 
@@ -165,16 +172,20 @@ def test_every_alert_is_shown_firing_and_resolving() -> None:
 # --- Dashboards
 
 
-def test_panels_are_numbered_titled_and_apart() -> None:
-    shown = panels()
-    assert (
-        len({panel["id"] for panel in shown})
-        == len({panel["title"] for panel in shown})
-        == len(shown)
-    )
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_panels_are_numbered_titled_and_apart(file: Path) -> None:
+    shown = json.loads(file.read_text())["panels"]
+    numbers, titles = ({panel[name] for panel in shown} for name in ("id", "title"))
+    assert len(numbers) == len(titles) == len(shown)
     cells = [cell for panel in shown for cell in _cells(panel["gridPos"])]
     assert len(set(cells)) == len(cells)
     assert all(0 <= x < 24 for x, _ in cells)
+
+
+def test_dashboards_have_names_of_their_own() -> None:
+    named = [json.loads(file.read_text()) for file in DASHBOARDS]
+    assert len({each["uid"] for each in named}) == len({each["title"] for each in named})
+    assert len({each["uid"] for each in named}) == len(DASHBOARDS)
 
 
 def _cells(at: Mapping[str, int]) -> Iterator[tuple[int, int]]:
