@@ -69,6 +69,13 @@ class ControlMetrics:
             "1 while the brake is held: so many workers are lost that nothing moves. Expected: 0.",
             registry=registry,
         )
+        self._of_moves(registry)
+        self._of_clusters(registry)
+        self._of_groups(registry)
+        self._of_following(registry)
+        self._of_heartbeats(registry)
+
+    def _of_moves(self, registry: CollectorRegistry) -> None:
         self.evictions = Counter(
             "ureplicator_controller_evictions",
             "Live workers evicted because they did not release a partition in time.",
@@ -81,10 +88,6 @@ class ControlMetrics:
             ["cause"],
             registry=registry,
         )
-        self._of_clusters(registry)
-        self._of_groups(registry)
-        self._of_following(registry)
-        self._of_heartbeats(registry)
 
     def _of_clusters(self, registry: CollectorRegistry) -> None:
         self.missing_topics = Gauge(
