@@ -29,7 +29,7 @@ from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
 from ureplicator_bench.figures import Figure
-from ureplicator_bench.fleets import control, handover, idle, scale
+from ureplicator_bench.fleets import control, handover, idle, members, scale
 from ureplicator_bench.groups import failover, sync
 from ureplicator_bench.load import Profile
 from ureplicator_bench.report import (
@@ -140,6 +140,12 @@ class BenchOptions:
     "--handover", "only_handover", is_flag=True, help="Measure moves of partitions instead."
 )
 @click.option(
+    "--members",
+    "only_members",
+    is_flag=True,
+    help="Workers that join, leave, are replaced instead.",
+)
+@click.option(
     "--idle",
     "idle_partitions",
     type=click.IntRange(1_000),
@@ -193,6 +199,7 @@ def main(
     only_memory: bool,
     only_control: bool,
     only_handover: bool,
+    only_members: bool,
     idle_partitions: int | None,
     scale_partitions: int | None,
     group_count: int | None,
@@ -225,6 +232,8 @@ def main(
             good, figures = _rows(deadline)
         elif only_control or only_handover:
             good, figures = _control() if only_control else _handover()
+        elif only_members:
+            good, figures = _members()
         else:
             good, figures = _run(wanted, only_memory=only_memory)
     except (AssertionError, RestFailure, KafkaException, NotSetUpError) as error:
@@ -335,6 +344,11 @@ def _merge() -> tuple[bool, dict[str, Any]]:
 def _handover() -> tuple[bool, dict[str, Any]]:
     with _folder():
         return _printed("handover", handover.figures(FOLDER))
+
+
+def _members() -> tuple[bool, dict[str, Any]]:
+    with _folder():
+        return _printed("members", members.figures(FOLDER))
 
 
 def _printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]]:
