@@ -3,6 +3,7 @@
     scripts/demo           about a minute; the exit code is 0 only when both sides are equal
     scripts/demo --spark   the same with the copiers on a standalone Spark cluster
     scripts/demo --secure  the same with TLS and logins: Kafka, ZooKeeper, REST
+    scripts/demo --scale   the same, and a worker joins and leaves meanwhile
     scripts/demo --keep    the same, and everything keeps running for inspection
     scripts/demo --down    stop what --keep left running
 
@@ -32,6 +33,7 @@ from ureplicator_cli.rest_client import RestFailure
 from ureplicator_demo.compare import audited
 from ureplicator_demo.fleet import Fleet, Mark, login_of
 from ureplicator_demo.progress import CopyProgress, Ends, Rate, shown
+from ureplicator_demo.scaling import grow_and_shrink
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers import stack
 from ureplicator_testkit.servers.processes import Process, remove_folder
@@ -52,6 +54,8 @@ EXTRAS = {
 BEFORE = 0.6
 """Share of the records produced before copying begins; the rest is produced meanwhile."""
 PRODUCE_DEADLINE_S = 120.0
+SCALE_PAUSE_S = 2.0
+"""After each chunk of the rest, with --scale: records arrive all the time."""
 COPY_DEADLINE_S = 180.0
 POLL_INTERVAL_S = 0.1
 
@@ -67,15 +71,16 @@ class DemoFailed(Exception):
 @click.option("--down", is_flag=True, help="End what --keep left running.")
 @click.option("--spark", is_flag=True, help="Run the copiers on a standalone Spark cluster.")
 @click.option("--secure", is_flag=True, help="TLS and logins: Kafka, ZooKeeper, REST.")
+@click.option("--scale", is_flag=True, help="A worker joins and leaves meanwhile.")
 @click.option("--records", type=click.IntRange(1_000), default=500_000, show_default=True)
-def main(keep: bool, down: bool, spark: bool, secure: bool, records: int) -> None:
+def main(keep: bool, down: bool, spark: bool, secure: bool, scale: bool, records: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with _alone():
             if down:
                 _end_kept()
             else:
-                _run(keep, _extras(spark=spark, secure=secure), records)
+                _run(keep, _extras(spark=spark, secure=secure), records, scale=scale)
     except (DemoFailed, AssertionError, RestFailure, KafkaException) as error:
         console.print(f"[red]demo: {error}", soft_wrap=True)
         sys.exit(1)
@@ -92,7 +97,7 @@ def _extras(**wanted: bool) -> Sequence[str]:
     return [f"--{name}" for name, on in wanted.items() if on]
 
 
-def _run(keep: bool, extras: Sequence[str], records: int) -> None:
+def _run(keep: bool, extras: Sequence[str], records: int, *, scale: bool) -> None:
     if STATE.exists() and MARK.processes():
         raise DemoFailed("a demo is still running: end it with scripts/demo --down")
     MARK.end([])
@@ -108,7 +113,7 @@ def _run(keep: bool, extras: Sequence[str], records: int) -> None:
         servers = _servers(extras)
         fleet = _fleet(keep, "demo" if ours else f"demo-{int(time.time())}", servers)
         try:
-            _show(fleet, servers, fleet.name, records)
+            _show(fleet, servers, fleet.name, records, scale=scale)
             good = True
             console.print(f"[green]every record is there, once, in order ({_since(began)})")
         finally:
@@ -120,7 +125,9 @@ def _run(keep: bool, extras: Sequence[str], records: int) -> None:
             _clean_up(fleet, ours, good)
 
 
-def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) -> None:
+def _show(
+    fleet: Fleet, servers: Mapping[str, str], topic: str, records: int, *, scale: bool
+) -> None:
     source, target = servers["SOURCE_BOOTSTRAP"], servers["TARGET_BOOTSTRAP"]
     console.print(f"[bold]2[/] one controller, {WORKERS} workers; meanwhile a topic is filled")
     fleet.start()
@@ -136,7 +143,10 @@ def _show(fleet: Fleet, servers: Mapping[str, str], topic: str, records: int) ->
         f" {records - before:,} more are produced meanwhile"
     )
     fleet.rest("POST", "/topics", {"topic": topic})
-    producer = _produce(source, topic, before, records - before)
+    pause_s = SCALE_PAUSE_S if scale else 0.0
+    producer = _produce(source, topic, before, records - before, pause_s=pause_s)
+    if scale:
+        grow_and_shrink(fleet, topic, PARTITIONS, console)
     _watch(fleet, source, target, topic, records)
     _await_produced(producer)
     console.print("[bold]4[/] audit: key, value, headers, timestamp, partition and order")
@@ -167,9 +177,11 @@ def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> 
             time.sleep(POLL_INTERVAL_S)
 
 
-def _produce(bootstrap: str, topic: str, first: int, count: int) -> Process:
+def _produce(
+    bootstrap: str, topic: str, first: int, count: int, *, pause_s: float = 0.0
+) -> Process:
     """Fill the topic from a process of its own: producing and watching would slow each other down."""
-    arguments = [bootstrap, topic, str(PARTITIONS), str(first), str(count)]
+    arguments = [bootstrap, topic, str(PARTITIONS), str(first), str(count), str(pause_s)]
     return Process(
         "producer",
         [sys.executable, "-m", "ureplicator_demo.records", *arguments],

@@ -102,6 +102,21 @@ class Fleet:
         """Wait until a leader is elected and every copier of every worker waits for work."""
         eventually(self._ready, START_DEADLINE_S, "controller and workers are ready")
 
+    def add_worker(self) -> str:
+        """Start one more; returns its id."""
+        self._workers += 1
+        return self._spawn("worker", f"w{self._workers}")
+
+    def take_away(self, worker: str) -> int:
+        """Stop a worker for good, as the chart's hook and Kubernetes do. Returns its exit code."""
+        (process,) = (each for each in self.processes if each.name == f"worker {worker}")
+        process.send(signal.SIGUSR1)
+        process.send(signal.SIGTERM)
+        code = process.wait(DRAIN_DEADLINE_S)
+        self.processes.remove(process)
+        self._workers -= 1
+        return code
+
     def rest(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Body of a REST response. Raises RestFailure."""
         return RestClient(self.url, login=self._login).call(method, path, body=body)
@@ -148,7 +163,7 @@ class Fleet:
         self._claim = claim_port()
         return self._claim.port
 
-    def _spawn(self, role: str, id: str, *more: str) -> None:
+    def _spawn(self, role: str, id: str, *more: str) -> str:
         command = Path(sys.executable).with_name("ureplicator")
         process = Process(
             f"{role} {id}",
@@ -158,6 +173,7 @@ class Fleet:
             detached=self._detached,
         )
         self.processes.append(process)
+        return id
 
     def _ready(self) -> bool:
         for process in self.processes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 
 from ureplicator_testkit.records.topics import CODECS, NewRecord, produce
@@ -16,12 +17,16 @@ _ONE_MEANING = (("trace", b"0af7651916cd43dd"), ("content-type", b"application/j
 _REPEATED = (("hop", b"shop"), ("hop", b"till"), ("hop", None), ("hop", b""), ("größe", b"\xff"))
 
 
-def fill(bootstrap: str, topic: str, *, partitions: int, first: int, count: int) -> None:
-    """Produce the records numbered from `first`; later calls continue the sequence."""
+def fill(
+    bootstrap: str, topic: str, *, partitions: int, first: int, count: int, pause_s: float = 0.0
+) -> None:
+    """Produce the records numbered from `first`, with a pause after each chunk; later calls continue the
+    sequence."""
     for start in range(first, first + count, CHUNK):
         records = _records(start, min(start + CHUNK, first + count), partitions)
         codec = CODECS[start // CHUNK % len(CODECS)]
         produce(bootstrap, topic, records, codec=codec, settings=_SETTINGS)
+        time.sleep(pause_s)
 
 
 def _records(first: int, end: int, partitions: int) -> Iterator[NewRecord]:
@@ -61,9 +66,16 @@ def _headers(number: int) -> tuple[tuple[str, bytes | None], ...]:
     return _ONE_MEANING if kind == 0 else _REPEATED if kind == 1 else ()
 
 
-def main(bootstrap: str, topic: str, partitions: str, first: str, count: str) -> None:
+def main(bootstrap: str, topic: str, partitions: str, first: str, count: str, pause_s: str) -> None:
     """Fill from a process of its own."""
-    fill(bootstrap, topic, partitions=int(partitions), first=int(first), count=int(count))
+    fill(
+        bootstrap,
+        topic,
+        partitions=int(partitions),
+        first=int(first),
+        count=int(count),
+        pause_s=float(pause_s),
+    )
 
 
 if __name__ == "__main__":
