@@ -203,10 +203,11 @@ class Transactions(RuleBasedStateMachine):
     def leave(self, data: st.DataObject) -> None:
         """With something uncommitted the transaction is aborted."""
         partition = data.draw(st.sampled_from(sorted(self.sent)))
-        first, end = self.sent.pop(partition)
-        self.delivery.leave(partition)
+        first, end = self.sent[partition]
         if first < end or partition in self.committing:
             self.end(data.draw(st.sampled_from(["refused", "unknown"])))
+        del self.sent[partition]
+        self.delivery.leave(partition)
 
     @precondition(lambda self: self.sent and self.state is TransactionState.OPEN)
     @rule(data=st.data(), count=st.integers(1, 3))
