@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +15,16 @@ import click
 
 from ureplicator_cli import backup_file
 from ureplicator_cli.backup_file import InvalidBackup, Item
+from ureplicator_cli.fleet_file.results import (
+    REFUSED,
+    is_refused,
+    print_counts,
+    print_result,
+    refuse_other_fleet,
+)
 from ureplicator_cli.options import url_option
 from ureplicator_cli.output import fail
 from ureplicator_cli.rest_client import RestClient, RestFailure, quoted
-
-_REFUSED = "refused"
-_PARTLY_REFUSED = "partly refused"
 
 
 @click.command("export")
@@ -61,26 +63,18 @@ def import_fleet(file: Path, dry_run: bool, as_json: bool, url: str) -> None:
     try:
         document = backup_file.read(file)
         items = list(backup_file.items(document))
-        _refuse_other_fleet(document["fleet"], client.call("GET", "/export")["fleet"])
+        refuse_other_fleet(document["fleet"], client.call("GET", "/export")["fleet"])
         for item in items:
             results.append(_restore(client, item, dry_run=dry_run))
             if not as_json:
-                _print_result(results[-1])
+                print_result(results[-1])
     except (InvalidBackup, RestFailure) as error:
         fail(str(error))
     if as_json:
         click.echo(json.dumps({"dryRun": dry_run, "items": results}, indent=2))
     else:
-        _print_counts(results, dry_run=dry_run)
-    sys.exit(1 if any(_is_refused(result) for result in results) else 0)
-
-
-def _refuse_other_fleet(exported: str, present: str) -> None:
-    if exported != present:
-        raise InvalidBackup(
-            f"fleet: the file is of fleet {exported}, this is fleet {present}, which has other"
-            " positions (change the name in the file to import it anyway)"
-        )
+        print_counts(results, dry_run=dry_run)
+    sys.exit(1 if any(is_refused(result) for result in results) else 0)
 
 
 def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]:
@@ -96,31 +90,6 @@ def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]
     except RestFailure as error:
         if not error.refused:
             raise
-        return {"key": item.key, "result": _REFUSED, "changes": [str(error)], "refused": []}
+        return {"key": item.key, "result": REFUSED, "changes": [str(error)], "refused": []}
     shown = ("result", "changes", "refused", "warnings")
     return {"key": item.key} | {name: response[name] for name in shown if name in response}
-
-
-def _is_refused(result: Mapping[str, Any]) -> bool:
-    """True if the item was refused, wholly or in part."""
-    return result["result"] == _REFUSED or bool(result["refused"])
-
-
-def _print_result(result: Mapping[str, Any]) -> None:
-    changes = "; ".join(result["changes"])
-    separator = "." if result["result"] == _REFUSED else ": "
-    text = f"{result['key']}{separator}{changes}" if changes else result["key"]
-    click.echo(f"{result['result']:<9} {text}", err=result["result"] == _REFUSED)
-    for each in result["refused"]:
-        reason = f"{each['field']}: {each['detail']} ({each['hint']})"
-        click.echo(f"{_REFUSED:<9} {result['key']}.{reason}", err=True)
-    for warning in result.get("warnings", ()):
-        click.echo(f"{'warning':<9} {result['key']}: {warning}", err=True)
-
-
-def _print_counts(results: list[dict[str, Any]], *, dry_run: bool) -> None:
-    counts = Counter(result["result"] for result in results)
-    if partly := sum(bool(result["refused"]) for result in results):
-        counts[_PARTLY_REFUSED] = partly
-    text = ", ".join(f"{count} {result}" for result, count in sorted(counts.items()))
-    click.echo(f"{text or 'no items'}{' (dry run: nothing was written)' if dry_run else ''}")

@@ -24,6 +24,7 @@ from ureplicator_cli.consumers.groups import groups
 from ureplicator_cli.consumers.offsets import offsets
 from ureplicator_cli.diagnosis.command import diagnose
 from ureplicator_cli.doctor.command import doctor
+from ureplicator_cli.fleet_file.apply import apply
 from ureplicator_cli.history import history
 from ureplicator_cli.options import SectionedGroup
 from ureplicator_cli.positions import positions
@@ -58,7 +59,7 @@ cli.add_section("Consumers", groups, offsets, failover)
 cli.add_section("Fleet", status, top, instances, history, diagnose)
 cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
-cli.add_section("Backup", export_fleet, import_fleet)
+cli.add_section("Files", apply, export_fleet, import_fleet)
 cli.add_section("Access", zookeeper)
 cli.add_section("Shell", completion)
 

@@ -23,12 +23,33 @@ def topics() -> None:
     """
 
 
+_STATES = ("active", "paused", "deleting", "stopped", "blacklisted")
+
+
 @topics.command("list")
+@click.option(
+    "--state", type=click.Choice(_STATES), default=None, help="Only topics in this state."
+)
+@click.option("--route", default="", help="Only topics of this route, as in west.east.")
+@click.option("--match", default="", help="Only names that match a pattern, as in 'orders-*'.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="At most this many names.")
+@click.option(
+    "--after", default="", help="Only names behind this one: the page before ended there."
+)
 @client_options
 @route_options
-def list_topics(url: str, as_json: bool, src: str, dst: str) -> None:
-    """List the topics that are copied."""
-    body = request("GET", url, "/topics", src=src, dst=dst)
+def list_topics(
+    url: str,
+    as_json: bool,
+    src: str,
+    dst: str,
+    state: str | None,
+    limit: int | None,
+    **filters: str,
+) -> None:
+    """List the topics that are copied, or those that the options select."""
+    query = filters | {"state": state or "", "limit": str(limit or "")}
+    body = request("GET", url, "/topics", src=src, dst=dst, query=query)
     if as_json:
         print_json(body)
         return
@@ -36,6 +57,8 @@ def list_topics(url: str, as_json: bool, src: str, dst: str) -> None:
         click.echo(name)
     if not body["topics"]:
         warn("no topics")
+    if body.get("next"):
+        warn(f"there are more: --after {body['next']}")
 
 
 @topics.command("show")

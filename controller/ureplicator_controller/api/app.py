@@ -125,7 +125,11 @@ def create_app(needs: Dependencies) -> Flask:
     clusters = _clusters(needs)
     ids = RequestIds(needs.new_id, caller=caller)
     services = build_services(
-        coordination=needs.coordination, fleet=fleet, clusters=clusters, new_id=ids.reference
+        coordination=needs.coordination,
+        fleet=fleet,
+        clusters=clusters,
+        name=settings.fleet,
+        new_id=ids.reference,
     )
     lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
     registry = CollectorRegistry()
@@ -199,6 +203,7 @@ def _blueprints(
             settings=settings,
             fleet=fleet,
             importer=services.importer,
+            batch=services.batch,
             blacklist=services.blacklist,
             workers=services.workers,
             switches=services.switches,

@@ -98,6 +98,33 @@ def test_a_wiped_fleet_goes_on_at_its_positions(
     compare_logs(source, target, source_topic).assert_clean()
 
 
+def test_a_fleet_becomes_what_a_file_says(
+    running: Fleet, source_topic: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "fleet.yaml"
+    head = f"version: 1\nfleet: {running.name}\ntopics:\n  source.target:\n"
+    file.write_text(f"{head}    {source_topic}: {{partitions: 2}}\n")
+    dry = ureplicator(running, "apply", file, "--dry-run")
+    assert "1 created (dry run" in dry
+    assert running.rest("GET", "/topics") == {"topics": []}
+    done = ureplicator(running, "apply", file)
+    assert done.splitlines()[0] == dry.splitlines()[0]
+    running.wait_online(source_topic, 2)
+
+    file.write_text(f"{head}    {source_topic}: {{partitions: 4}}\n")
+    assert "partitions: 2 -> 4" in ureplicator(running, "apply", file)
+    running.wait_online(source_topic, 4)
+    assert ureplicator(running, "apply", file, "--prune") == "1 unchanged\n"
+    paused = ("topics", "list", "--state", "paused", "--match", f"{source_topic[:3]}*")
+    ureplicator(running, "topics", "pause", source_topic)
+    assert ureplicator(running, *paused) == f"{source_topic}\n"
+
+    file.write_text(f"{head}    {{}}\n")
+    assert ureplicator(running, "apply", file) == "no items\n"
+    assert "1 deleted" in ureplicator(running, "apply", file, "--prune")
+    eventually(lambda: running.rest("GET", "/topics") == {"topics": []}, 30, "the topic is gone")
+
+
 def test_a_request_is_followed_through_history_and_logs(running: Fleet, source_topic: str) -> None:
     response = requests.post(
         f"{running.url()}/topics/{source_topic}",

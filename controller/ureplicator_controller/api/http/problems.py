@@ -104,10 +104,11 @@ def _from_http(error: HTTPException) -> Response:
 
 
 def _from_operating(error: OperatingError) -> Response:
-    return _translated(error).response()
+    return as_problem(error).response()
 
 
-def _translated(error: OperatingError) -> Problem:
+def as_problem(error: OperatingError) -> Problem:
+    """The response to an operating error, such as a cluster that is away."""
     if isinstance(error, Unavailable):
         return unavailable(f"ZooKeeper is unavailable: {error}")
     if isinstance(error, OutcomeUnknown):

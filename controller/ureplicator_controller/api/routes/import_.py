@@ -1,4 +1,4 @@
-"""`/import`: restores what an export holds, one call for each item.
+"""`/import`: restores what an export holds, one call for each item, or one for many topics.
 
 Each item is checked and written separately, as an intent like any other, and the response tells whether
 it was created, changed or unchanged. With `dry_run` nothing is written, neither on the clusters nor in
@@ -7,15 +7,17 @@ ZooKeeper. What is restored and what is refused is decided in `core.reporting.ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from http import HTTPStatus
 from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
+from ureplicator_common.contents import KnownWorker, Switches
 from ureplicator_common.model import TopicKey, TopicState, WorkerId
+from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.access.roles import operator_unless_dry_run
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.models.backup import (
@@ -27,18 +29,22 @@ from ureplicator_controller.api.http.models.backup import (
     ImportSwitchesBody,
     ImportTopicBody,
     ImportTopicQuery,
+    ImportTopicsBody,
     ImportWorkerBody,
+    TopicEntry,
     TopicImportResult,
+    TopicOutcomes,
 )
 from ureplicator_controller.api.http.models.requests import TopicPath, WorkerPath, chosen_route
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.problems import bad_request
+from ureplicator_controller.api.http.problems import Problem, bad_request
 from ureplicator_controller.api.routes.instances import worker_name
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.restoration.topic_batch import Entry, Outcome, TopicBatch
+from ureplicator_controller.api.services.restoration.topic_import import Restoration, TopicImporter
 from ureplicator_controller.api.services.switches import SwitchService
-from ureplicator_controller.api.services.topic_import import Restoration, TopicImporter
 from ureplicator_controller.api.services.workers import WorkerService
 from ureplicator_controller.core.reporting.backup import (
     Refusal,
@@ -55,19 +61,25 @@ def blueprint(
     settings: Settings,
     fleet: FleetCache,
     importer: TopicImporter,
+    batch: TopicBatch,
     blacklist: BlacklistService,
     workers: WorkerService,
     switches: SwitchService,
 ) -> APIBlueprint:
     api = group("import", __name__)
-    _add_topics(api, settings=settings, importer=importer, blacklist=blacklist)
+    _add_topics(api, settings=settings, importer=importer, batch=batch, blacklist=blacklist)
     _add_workers(api, workers=workers)
     _add_switches(api, fleet=fleet, switches=switches)
     return api
 
 
 def _add_topics(
-    api: APIBlueprint, *, settings: Settings, importer: TopicImporter, blacklist: BlacklistService
+    api: APIBlueprint,
+    *,
+    settings: Settings,
+    importer: TopicImporter,
+    batch: TopicBatch,
+    blacklist: BlacklistService,
 ) -> None:
     @api.put("/import/topics/<path:topic>", responses=responses(TopicImportResult, 404, 409, 413))
     @operator_unless_dry_run
@@ -76,8 +88,26 @@ def _add_topics(
         """Restore a topic from an export; a new one is copied from its committed positions."""
         config = chosen_route(settings, query)
         dry_run, unlist = query.dry_run == "true", query.listed == "false"
-        done = importer.restore(config, path.topic, _intent(body), unlist=unlist, dry_run=dry_run)
+        given = _given(body, ImportTopicBody.model_fields)
+        done = importer.restore(config, path.topic, given, unlist=unlist, dry_run=dry_run)
         return _topic_imported(path.topic, done)
+
+    @api.put("/import/topics", responses=responses(TopicOutcomes, 404, 413))
+    @operator_unless_dry_run
+    @asks_kafka
+    def import_topics(query: ImportBlacklistQuery, body: ImportTopicsBody) -> JsonResult:
+        """Bring many topics of a route to what is given, and remove others; each has a result of its own."""
+        config = chosen_route(settings, query)
+        dry_run = query.dry_run == "true"
+        entries = {topic: _entry(topic, given) for topic, given in body.topics.items()}
+        wanted = {name: each for name, each in entries.items() if isinstance(each, Entry)}
+        made = {each.topic: each for each in batch.restore(config, wanted, dry_run=dry_run)}
+        outcomes = [
+            Outcome(name, problem=each) if isinstance(each, Problem) else made[name]
+            for name, each in entries.items()
+        ]
+        outcomes += batch.remove(config, body.remove, dry_run=dry_run)
+        return {"topics": [_outcome(each) for each in outcomes]}
 
     @api.put("/import/blacklist/<path:topic>", responses=responses(ImportResult, 404, 409, 413))
     @operator_unless_dry_run
@@ -127,28 +157,16 @@ def _add_switches(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchServi
         return _imported(switches_entry(before), switches_entry(after))
 
 
-def _intent(body: ImportTopicBody) -> TopicIntent:
-    if body.initial_partitions > body.partitions:
-        raise bad_request(
-            f"initialPartitions {body.initial_partitions} exceeds partitions {body.partitions}",
-            field="initialPartitions",
-            hint="use at most as many as partitions",
-        )
-    return TopicIntent(
-        partitions=body.partitions,
-        initial_partitions=body.initial_partitions,
-        state=TopicState(body.state),
-        blacklisted=_numbers("blacklisted", body.blacklisted, body.partitions),
-        had_position=_numbers("hadPosition", body.had_position, body.partitions),
-        target_topic=body.target_topic or "",
-        lane=body.lane,
-        whole=body.whole,
-        source_topic_id=body.source_topic_id,
-        target_topic_id=body.target_topic_id,
-        target_created=body.target_created,
-        restarted=body.restarted,
-        stopped=body.stopped,
-    )
+def _given(body: ImportTopicBody, names: Iterable[str]) -> dict[str, Any]:
+    """Values of `TopicIntent` by field, as far as the body has them."""
+    given = {name: getattr(body, name) for name in names if getattr(body, name) is not None}
+    below = given.get("partitions", MAX_PARTITIONS)
+    for name, field in (("blacklisted", "blacklisted"), ("had_position", "hadPosition")):
+        if name in given:
+            given[name] = _numbers(field, given[name], below)
+    if "state" in given:
+        given["state"] = TopicState(given["state"])
+    return given
 
 
 def _numbers(field: str, text: str, partitions: int) -> frozenset[int]:
@@ -158,7 +176,7 @@ def _numbers(field: str, text: str, partitions: int) -> frozenset[int]:
         raise bad_request(str(error), field=field, hint=RANGES_HINT) from error
 
 
-def _topic_imported(topic: str, done: Restoration) -> JsonResult:
+def _topic_imported(topic: str, done: Restoration) -> dict[str, Any]:
     changes = list(
         differences(
             topic_entry(done.before, topic) if done.before else None,
@@ -169,6 +187,34 @@ def _topic_imported(topic: str, done: Restoration) -> JsonResult:
         changes.append("removed from the route's blacklist")
     result = _result(changes, is_new=done.before is None, refused=done.made.refused)
     return result | ({"warnings": done.warnings} if done.warnings else {})
+
+
+def _entry(topic: str, given: object) -> Entry | Problem:
+    """What is wanted of a topic, or why the entry is wrong."""
+    if isinstance(given, Problem):
+        return given
+    assert isinstance(given, TopicEntry)
+    try:
+        TopicPath(topic=topic)
+        values = _given(given, given.model_fields_set - {"listed"})
+    except Problem as problem:
+        return problem
+    return Entry(values, unlist=not given.listed)
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    if outcome.problem is not None:
+        return {"topic": outcome.topic} | _problem(outcome.problem)
+    if outcome.done is not None:
+        return {"topic": outcome.topic} | dict(_topic_imported(outcome.topic, outcome.done))
+    return {"topic": outcome.topic, "result": outcome.removal, "changes": [], "refused": []}
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    result = "failed" if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "refused"
+    names = ("status", "detail", "field", "hint")
+    shown = {name: getattr(problem, name) for name in names}
+    return {"result": result, "changes": [], "refused": [], "problem": shown}
 
 
 def _imported(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> JsonResult:

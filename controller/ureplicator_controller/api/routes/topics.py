@@ -36,6 +36,7 @@ from ureplicator_controller.api.http.models.requests import (
     ResumeTopicBody,
     RouteQuery,
     TopicPath,
+    TopicsQuery,
     chosen_route,
 )
 from ureplicator_controller.api.http.models.responses import JsonResult, responses, write_responses
@@ -57,6 +58,7 @@ from ureplicator_controller.api.services.validation import outlooks
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
 from ureplicator_controller.core.state.external_view import ideal_entry
 from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatches
+from ureplicator_controller.core.state.selection import selected_topics
 
 
 def blueprint(
@@ -66,12 +68,19 @@ def blueprint(
 
     @api.get("/topics", responses=responses(TopicList, 404))
     @viewer
-    def list_topics(query: RouteQuery) -> JsonResult:
-        """Names of all whitelisted topics."""
+    def list_topics(query: TopicsQuery) -> JsonResult:
+        """Names of all whitelisted topics, or of those that the filters select."""
         fleet_state = fleet.current()
         routes = known_routes(settings, fleet_state, query)
-        keys = fleet_state.snapshot.topics
-        return {"topics": sorted({key.topic for key in keys if key.route in routes})}
+        names = selected_topics(
+            fleet_state.snapshot,
+            {route for route in routes if query.route in (None, str(route))},
+            state=query.state,
+            match=query.match,
+            after=query.after,
+        )
+        shown = names[: query.limit]
+        return {"topics": shown} | ({"next": shown[-1]} if len(shown) < len(names) else {})
 
     @api.get("/topics/<path:topic>", responses=responses(TopicDetails, 404))
     @viewer

@@ -12,9 +12,10 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.intents import IntentStore
 from ureplicator_controller.api.services.node_editor import NodeEditor
+from ureplicator_controller.api.services.restoration.topic_batch import TopicBatch
+from ureplicator_controller.api.services.restoration.topic_import import TopicImporter
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.api.services.topic_clusters import TopicClusters
-from ureplicator_controller.api.services.topic_import import TopicImporter
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import WorkerService
 
@@ -24,6 +25,7 @@ class Services:
     intents: IntentStore
     topics: TopicService
     importer: TopicImporter
+    batch: TopicBatch
     blacklist: BlacklistService
     workers: WorkerService
     switches: SwitchService
@@ -34,35 +36,74 @@ def build_services(
     coordination: Coordination,
     fleet: FleetCache,
     clusters: Mapping[str, ClusterTopics],
+    name: str,
     new_id: Callable[[], str],
 ) -> Services:
-    """`new_id` returns the id of the present request."""
-    editor = NodeEditor(coordination=coordination, fleet=fleet, request=new_id)
-    nodes = BlacklistNodes(coordination=coordination, paths=fleet.paths)
-    topic_clusters = TopicClusters(fleet=fleet, clusters=clusters)
-    intents = IntentStore(
-        coordination=coordination, fleet=fleet, editor=editor, blacklist=nodes, new_id=new_id
-    )
+    """`name` is that of the fleet; `new_id` returns the id of the present request."""
+    parts = _Parts(coordination, fleet, TopicClusters(fleet=fleet, clusters=clusters), new_id)
+    editor, intents = parts.editor(), parts.intents(parts.editor())
+    unsettled = parts.intents(parts.editor(settles=False))
     return Services(
         intents=intents,
-        topics=TopicService(
-            fleet=fleet, intents=intents, clusters=topic_clusters, blacklist=nodes, new_id=new_id
-        ),
-        importer=TopicImporter(
-            coordination=coordination,
+        topics=parts.topics(intents),
+        importer=parts.importer(intents),
+        batch=TopicBatch(
             fleet=fleet,
-            intents=intents,
-            clusters=topic_clusters,
-            blacklist=nodes,
-            new_id=new_id,
+            importer=parts.importer(unsettled),
+            topics=parts.topics(unsettled),
+            clusters=parts.clusters,
+            name=name,
         ),
         blacklist=BlacklistService(
-            fleet=fleet,
-            editor=editor,
-            intents=intents,
-            nodes=nodes,
-            new_id=new_id,
+            fleet=fleet, editor=editor, intents=intents, nodes=parts.blacklist, new_id=new_id
         ),
         workers=WorkerService(coordination=coordination, fleet=fleet, editor=editor, new_id=new_id),
         switches=SwitchService(fleet=fleet, editor=editor, new_id=new_id),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What services are built from."""
+
+    coordination: Coordination
+    fleet: FleetCache
+    clusters: TopicClusters
+    new_id: Callable[[], str]
+
+    @property
+    def blacklist(self) -> BlacklistNodes:
+        return BlacklistNodes(coordination=self.coordination, paths=self.fleet.paths)
+
+    def editor(self, *, settles: bool = True) -> NodeEditor:
+        return NodeEditor(
+            coordination=self.coordination, fleet=self.fleet, request=self.new_id, settles=settles
+        )
+
+    def intents(self, editor: NodeEditor) -> IntentStore:
+        return IntentStore(
+            coordination=self.coordination,
+            fleet=self.fleet,
+            editor=editor,
+            blacklist=self.blacklist,
+            new_id=self.new_id,
+        )
+
+    def topics(self, intents: IntentStore) -> TopicService:
+        return TopicService(
+            fleet=self.fleet,
+            intents=intents,
+            clusters=self.clusters,
+            blacklist=self.blacklist,
+            new_id=self.new_id,
+        )
+
+    def importer(self, intents: IntentStore) -> TopicImporter:
+        return TopicImporter(
+            coordination=self.coordination,
+            fleet=self.fleet,
+            intents=intents,
+            clusters=self.clusters,
+            blacklist=self.blacklist,
+            new_id=self.new_id,
+        )

@@ -102,12 +102,13 @@ class FleetCache:
         """Raise Unavailable unless ZooKeeper responds; without a connection at once, with the reason."""
         self._coordination.sync(self.paths.root)
 
-    def settle(self, path: str, *, wait: Callable[[float], None] = time.sleep) -> None:
-        """Return when the tree cache shows at least the present version of `path`. Never raises: the write
-        itself has succeeded."""
+    def settle(self, *paths: str, wait: Callable[[float], None] = time.sleep) -> None:
+        """Return when the tree cache shows at least the present versions of `paths`. Never raises: the
+        writes themselves have succeeded."""
         try:
             written = PendingWrites()
-            written.expect(path, self._coordination.get(path))
+            for path in paths:
+                written.expect(path, self._coordination.get(path))
             deadline_s = self._clock.monotonic_s() + SETTLE_TIMEOUT_S
             while not written.are_shown_by(self._tree_cache.nodes()):
                 if self._clock.monotonic_s() >= deadline_s:

@@ -65,15 +65,22 @@ def _written(operation: Operation, before: bytes | None) -> str:
 class NodeEditor:
     """Edits nodes, logs what was changed, and waits until the fleet cache shows it.
 
-    `request`: reference to the present request.
+    `request`: reference to the present request. `settles` False: the caller waits for the cache itself,
+    once for many edits.
     """
 
     def __init__(
-        self, *, coordination: Coordination, fleet: FleetCache, request: Callable[[], str]
+        self,
+        *,
+        coordination: Coordination,
+        fleet: FleetCache,
+        request: Callable[[], str],
+        settles: bool = True,
     ) -> None:
         self._coordination = coordination
         self._fleet = fleet
         self._request = request
+        self._settles = settles
 
     def edit(
         self,
@@ -97,7 +104,8 @@ class NodeEditor:
         )
         for change in seen.changes(path, self._fleet.paths.root):
             log.info("changed %s%s", change, cause(self._request()))
-        self._fleet.settle(path)
+        if self._settles:
+            self._fleet.settle(path)
         return result
 
     def edit_latest(

@@ -86,6 +86,26 @@ def check_partition_count(source: TopicInfo, wanted: int, *, field: str = "numPa
         )
 
 
+def check_numbers(wanted: TopicIntent) -> None:
+    """Refuse numbers of partitions that the topic would not have."""
+    if wanted.initial_partitions > wanted.partitions:
+        raise bad_request(
+            f"initialPartitions {wanted.initial_partitions} exceeds partitions {wanted.partitions}",
+            field="initialPartitions",
+            hint="use at most as many as partitions",
+        )
+    for field, numbers in (
+        ("blacklisted", wanted.blacklisted),
+        ("hadPosition", wanted.had_position),
+    ):
+        if max(numbers, default=-1) >= wanted.partitions:
+            raise bad_request(
+                f"{max(numbers)} is not a number from 0 to {wanted.partitions - 1}",
+                field=field,
+                hint=f"the topic has {wanted.partitions} partitions",
+            )
+
+
 def _deleting(key: TopicKey) -> Problem:
     return conflict(
         f"{key.topic} is being deleted on {key.route}",

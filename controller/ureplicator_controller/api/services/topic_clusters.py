@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
-from ureplicator_common.model import RouteSettings, TopicKey
+from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_controller.api.http.models.requests import TopicPath
 from ureplicator_controller.api.http.problems import conflict, not_found
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import target_conflict
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.loops import copies_by_target, origins
-from ureplicator_controller.engines.target_limits import topic_warnings
+from ureplicator_controller.engines.target_limits import (
+    TOPIC_TIMEOUT_S,
+    check_limits,
+    topic_warnings,
+)
 from ureplicator_controller.engines.target_topics import ensure_target
+
+
+class TargetNames:
+    """Names of target topics, judged by the topics of one snapshot.
+
+    It costs a pass over all topics to make: requests about many topics share one.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._routes = snapshot.routes
+        self._copied = copies_by_target(
+            {key: stored.value for key, stored in snapshot.topics.items()}
+        )
+
+    def target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
+        """Name of the target topic: `named`, or by the route's naming as published by the leader
+        (else as configured here). Raises Problem if that topic is another one's target, or its
+        origin."""
+        published = self._routes.get(config.route)
+        settings: RouteSettings = published.value if published else config.settings
+        name = TopicPath(topic=named or settings.target_topic(topic)).topic
+        key = TopicKey(config.route, topic)
+        owner = self._copied.get((config.target, name), key)
+        if owner != key:
+            raise target_conflict(owner, name)
+        if (config.target, name) in origins(config.source, topic, self._copied):
+            raise conflict(
+                f"replication loop: {topic} on {config.source} is a copy of {name} on"
+                f" {config.target}, its records would be copied back",
+                field="topic",
+                hint="give the target topic another name by the route's naming",
+            )
+        return name
 
 
 class TopicClusters:
@@ -25,7 +64,20 @@ class TopicClusters:
         self._clusters = clusters
 
     def find_in_source(self, key: TopicKey) -> TopicInfo:
-        info = self._clusters[key.route.source].admin().find([key.topic]).get(key.topic)
+        return self.find_all_in_source(key.route, [key.topic])[key.topic]()
+
+    def find_all_in_source(
+        self, route: Route, topics: Sequence[str]
+    ) -> Mapping[str, Callable[[], TopicInfo]]:
+        """Topics at the source, by one request. What is found of a topic, or its Problem, comes with the
+        call of its value."""
+        found = self._clusters[route.source].admin().find(topics) if topics else {}
+        return {
+            topic: partial(self._found, TopicKey(route, topic), found.get(topic))
+            for topic in topics
+        }
+
+    def _found(self, key: TopicKey, info: TopicInfo | None) -> TopicInfo:
         if info is not None and info.error:
             raise ClusterUnavailable(f"{key.route.source}: {key.topic}: {info.error}")
         if info is None:
@@ -49,6 +101,21 @@ class TopicClusters:
             target=self._clusters[key.route.target].admin(),
         )
 
+    def lacks_target(self, route: Route, target_topic: str) -> bool:
+        return target_topic not in self._clusters[route.target].admin().find([target_topic])
+
+    def all_limit_warnings(
+        self, route: Route, targets: Mapping[str, str]
+    ) -> tuple[Mapping[str, tuple[str, ...]], str]:
+        """`limit_warnings` of several topics (source -> target topic) by topic, by two requests; and why
+        topics were not checked."""
+        return check_limits(
+            targets,
+            source=self._clusters[route.source].admin(),
+            target=self._clusters[route.target].admin(),
+            timeout_s=TOPIC_TIMEOUT_S,
+        )
+
     def limit_warnings(self, key: TopicKey, target_topic: str) -> tuple[str, ...]:
         """Limits by which the target topic refuses records of the source, or why they were not checked."""
         return topic_warnings(
@@ -59,24 +126,5 @@ class TopicClusters:
         )
 
     def target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
-        """Name of the target topic: `named`, or by the route's naming as published by the leader
-        (else as configured here). Raises Problem if that topic is another one's target, or its
-        origin."""
-        snapshot = self._fleet.current().snapshot
-        published = snapshot.routes.get(config.route)
-        settings: RouteSettings = published.value if published else config.settings
-        name = TopicPath(topic=named or settings.target_topic(topic)).topic
-        key = TopicKey(config.route, topic)
-        copied = copies_by_target(
-            {other: stored.value for other, stored in snapshot.topics.items() if other != key}
-        )
-        if (config.target, name) in copied:
-            raise target_conflict(copied[config.target, name], name)
-        if (config.target, name) in origins(config.source, topic, copied):
-            raise conflict(
-                f"replication loop: {topic} on {config.source} is a copy of {name} on"
-                f" {config.target}, its records would be copied back",
-                field="topic",
-                hint="give the target topic another name by the route's naming",
-            )
-        return name
+        """As of `TargetNames`, by the topics of now."""
+        return TargetNames(self._fleet.current().snapshot).target_topic(config, topic, named)

@@ -25,6 +25,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from ureplicator_common.contents import IdealTopic, KnownWorker, Switches, TopicIntent
+from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -113,6 +114,28 @@ def worker_entry(known: KnownWorker) -> dict[str, Any]:
         "blacklisted": known.blacklisted,
         "draining": known.draining,
     }
+
+
+def wanted_intent(
+    current: TopicIntent | None, given: Mapping[str, Any], source: TopicInfo | None
+) -> TopicIntent:
+    """The intent that an entry asks for. `given`: fields of `TopicIntent` that the entry has.
+
+    Other fields stay as they are. Those of a new topic are as if it were added by hand: all partitions of
+    the source, from the route's `start`. `source` is required for a new topic.
+    """
+    if current is not None:
+        return replace(current, **given)
+    assert source is not None
+    partitions = given.get("partitions", source.partitions)
+    added = {
+        "partitions": partitions,
+        "initial_partitions": partitions,
+        "whole": partitions == source.partitions,
+        "restarted": True,
+        "source_topic_id": source.topic_id,
+    }
+    return TopicIntent(**(added | dict(given)))
 
 
 def was_never_held(current: TopicIntent | None, ideal: IdealTopic | None) -> bool:

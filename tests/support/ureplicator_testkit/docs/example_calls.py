@@ -155,6 +155,12 @@ CALLS = (
         "/import/topics/refunds?dry_run=true",
         {"partitions": 2, "initialPartitions": 2, "state": "active", "hadPosition": "0-1"},
     ),
+    ExampleCall(
+        "PUT",
+        "/import/topics",
+        "/import/topics?dry_run=true",
+        {"topics": {"orders": {"state": "paused"}, "refnds": {}}, "remove": ["returns"]},
+    ),
     ExampleCall("PUT", "/import/blacklist/{topic}", "/import/blacklist/scratch"),
     ExampleCall(
         "PUT",

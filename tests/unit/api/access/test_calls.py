@@ -32,6 +32,7 @@ PAGES = (
 )
 DRY_RUNS = (
     ("PUT", "/import/switches"),
+    ("PUT", "/import/topics"),
     ("PUT", "/import/topics/orders"),
     ("POST", "/rebalance"),
     ("POST", "/failover"),

@@ -16,6 +16,10 @@ JSON = "application/json"
 
 TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/topics", None, 200, JSON),
+    ("GET", "/topics?state=active&match=ord*&limit=1", None, 200, JSON),
+    ("GET", "/topics?state=running", None, 400, ""),
+    ("PUT", "/import/topics", {"topics": {"quiet": {}}, "remove": ["orders"]}, 200, JSON),
+    ("PUT", "/import/topics", None, 400, ""),
     ("GET", "/topics/orders", None, 200, JSON),
     ("GET", "/topics/quiet", None, 404, ""),
     ("POST", "/topics", {"topic": "quiet", "numPartitions": 1}, 201, JSON),

@@ -17,6 +17,7 @@ from ureplicator_controller.api.http.models.requests import (
     TopicName,
 )
 from ureplicator_controller.api.http.models.responses import ResponseModel
+from ureplicator_controller.api.http.problems import Problem
 
 _DryRun = Annotated[
     Literal["true", "false"],
@@ -129,6 +130,60 @@ class ImportTopicBody(Body):
     )
 
 
+class TopicEntry(ImportTopicBody):
+    """A topic as it is wanted. A field that is missing stays as it is; of a new topic it becomes what adding
+    the topic by hand makes it."""
+
+    partitions: Whole | None = Field(  # type: ignore[assignment]
+        default=None, title="a number of partitions", description=_COUNT, examples=[4]
+    )
+    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITIONS)] | None = Field(  # type: ignore[assignment]
+        default=None,
+        alias="initialPartitions",
+        title="a number of partitions",
+        description=f"a whole number from 0 to {MAX_PARTITIONS}",
+    )
+    state: Literal["active", "paused"] | None = Field(  # type: ignore[assignment]
+        default=None, title="a state", description="active or paused", examples=["active"]
+    )
+    listed: bool = Field(
+        default=True,
+        title="true or false",
+        description="false: the topic is also removed from the route's blacklist",
+        strict=True,
+    )
+
+
+MAX_TOPICS = 200
+"""Topics in one request: it is served within seconds, and its body is within the limit of all bodies."""
+
+
+def _entry(value: object) -> TopicEntry | Problem:
+    """One entry that is wrong does not refuse the others."""
+    try:
+        return TopicEntry.model_validate(value)
+    except Problem as problem:
+        return problem
+
+
+class ImportTopicsBody(Body):
+    topics: Annotated[
+        dict[str, Annotated[object, PlainValidator(_entry, json_schema_input_type=TopicEntry)]],
+        Field(max_length=MAX_TOPICS),
+    ] = Field(
+        default={},
+        title=f"at most {MAX_TOPICS} topics by name",
+        description="topics as they are wanted; a field that is missing stays as it is, and of a new"
+        " topic becomes what adding it by hand makes it",
+        examples=[{"orders": {"state": "active"}}],
+    )
+    remove: Annotated[list[TopicName], Field(max_length=MAX_TOPICS)] = Field(
+        default=[],
+        title=f"a list of at most {MAX_TOPICS} topics",
+        description="topics that are copied no longer; those that the route's patterns want are kept",
+    )
+
+
 class ImportBlacklistBody(OptionalBody):
     """Empty: the topic is in the path."""
 
@@ -217,3 +272,34 @@ class TopicImportResult(ImportResult):
         default=None,
         description="of a new topic: settings of its target topic that refuse what the source accepts",
     )
+
+
+class TopicProblem(ResponseModel):
+    """Why nothing was done about a topic; as the refusal of a request about it alone."""
+
+    status: int
+    detail: str
+    field: str
+    hint: str
+
+
+class TopicOutcome(ResponseModel):
+    topic: str
+    result: Literal["created", "changed", "unchanged", "deleted", "kept", "refused", "failed"] = (
+        Field(
+            description="kept: not removed, since the route's patterns want it; failed: try again"
+        )
+    )
+    changes: list[str]
+    refused: list[RejectedField]
+    warnings: list[str] | None = Field(
+        default=None,
+        description="of a new topic: settings of its target topic that refuse what the source accepts",
+    )
+    problem: TopicProblem | None = None
+
+
+class TopicOutcomes(ResponseModel):
+    """An outcome for each topic of the request, in its order."""
+
+    topics: list[TopicOutcome]

@@ -227,6 +227,36 @@ class RouteQuery(Query):
     )
 
 
+def _route_name(value: object) -> object:
+    return str(Route.parse(value)) if isinstance(value, str) else value
+
+
+class TopicsQuery(RouteQuery):
+    """Filters and pages of the list of topics; each filter narrows it further."""
+
+    route: Annotated[str, AfterValidator(_route_name)] | None = Field(
+        default=None, title="a route", description="as in west.east"
+    )
+    state: Literal["active", "paused", "deleting", "stopped", "blacklisted"] | None = Field(
+        default=None,
+        title="a state",
+        description="state that takes effect: active, paused, deleting, stopped or blacklisted",
+    )
+    match: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=249,
+        title="a pattern",
+        description="pattern of names with * and ?, as in orders-*",
+    )
+    limit: Limit | None = Field(
+        default=None, title=_WHOLE_TITLE, description="most names in the response; default: all"
+    )
+    after: str | None = Field(
+        default=None, description="only names behind this one: `next` of the page before"
+    )
+
+
 class HistoryQuery(RouteQuery):
     topic: TopicName | None = Field(default=None, title=_TOPIC_TITLE, description=_TOPIC_HINT)
     partition: NumberText | None = Field(

@@ -13,6 +13,10 @@ from ureplicator_controller.api.http.models.responses import ResponseModel
 
 class TopicList(ResponseModel):
     topics: list[str]
+    next: str | None = Field(
+        default=None,
+        description="last name of this page, if there are more: `after` of the next request",
+    )
 
 
 class TopicChanged(ResponseModel):

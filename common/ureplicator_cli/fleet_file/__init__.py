@@ -1,0 +1,1 @@
+"""`ureplicator apply`: a fleet is brought to what a file says."""

@@ -1,0 +1,1 @@
+"""Restoration of topics: one, or many in one request."""

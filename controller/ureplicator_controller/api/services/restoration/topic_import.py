@@ -1,0 +1,224 @@
+"""Import of a topic from an export: the intent becomes what the export has, as far as it can.
+
+What may be restored onto an existing topic is decided in `core.reporting.backup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.coordination import Check, Coordination, Node, Operation
+from ureplicator_common.coordination import Set as SetNode
+from ureplicator_common.coordination.edit import Edit
+from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znodes import UnreadableContent, decode_ideal, encode_intent
+from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.intents import IntentStore
+from ureplicator_controller.api.services.topic_checks import (
+    check_numbers,
+    check_partition_count,
+    require_not_deleting,
+)
+from ureplicator_controller.api.services.topic_clusters import TargetNames, TopicClusters
+from ureplicator_controller.core.reporting.backup import (
+    RestoredIntent,
+    restored_intent,
+    wanted_intent,
+    was_never_held,
+)
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.topics.reconcile import held_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What the restorations of one request are judged by. What is written is checked in ZooKeeper."""
+
+    snapshot: Snapshot
+    names: TargetNames
+    held: Set[TopicKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """The intent before and after, whether the topic was removed from the blacklist, and warnings
+    about the target of a new one."""
+
+    before: TopicIntent | None
+    made: RestoredIntent
+    unlisted: bool
+    warnings: tuple[str, ...] = ()
+
+
+class TopicImporter:
+    """Restores topics. Every call may raise Problem, Unavailable and ClusterUnavailable."""
+
+    def __init__(
+        self,
+        *,
+        coordination: Coordination,
+        fleet: FleetCache,
+        intents: IntentStore,
+        clusters: TopicClusters,
+        blacklist: BlacklistNodes,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._coordination = coordination
+        self._fleet = fleet
+        self._intents = intents
+        self._clusters = clusters
+        self._blacklist = blacklist
+        self._new_id = new_id
+
+    def picture(self) -> Picture:
+        """The fleet now, for the restorations of one request."""
+        snapshot = self._fleet.current().snapshot
+        return Picture(snapshot, TargetNames(snapshot), held_topics(snapshot))
+
+    def restore(
+        self,
+        config: RouteConfig,
+        topic: str,
+        given: Mapping[str, Any],
+        *,
+        unlist: bool,
+        dry_run: bool,
+    ) -> Restoration:
+        """Restore a topic to the fields that are given; `unlist`: remove it from the blacklist, too."""
+        key = TopicKey(config.route, topic)
+        done = self.restore_one(
+            config,
+            topic,
+            given,
+            picture=self.picture(),
+            source=partial(self._clusters.find_in_source, key),
+            unlist=unlist,
+            dry_run=dry_run,
+        )
+        if dry_run:
+            return done
+        self._fleet.settle(self._fleet.paths.blacklisted(key))
+        if done.before is not None:
+            return done
+        warnings = self._clusters.limit_warnings(key, done.made.intent.target_topic)
+        return replace(done, warnings=warnings)
+
+    def without_writing(
+        self, key: TopicKey, given: Mapping[str, Any], *, picture: Picture, unlist: bool
+    ) -> Restoration | None:
+        """The restoration of a topic that is already as is wanted, as far as it can be; else None."""
+        stored = picture.snapshot.topics.get(key)
+        if stored is None or stored.value.state is TopicState.DELETING:
+            return None
+        before, ideal = stored.value, picture.snapshot.ideal.get(key)
+        placed = ideal.value if ideal is not None else None
+        never_held = key not in picture.held and was_never_held(before, placed)
+        wanted = wanted_intent(before, given, None)
+        made = restored_intent(before, wanted, key.topic, never_held=never_held)
+        is_unlisted = unlist and key in picture.snapshot.blacklist
+        return None if is_unlisted or made.intent != before else Restoration(before, made, False)
+
+    def restore_one(
+        self,
+        config: RouteConfig,
+        topic: str,
+        given: Mapping[str, Any],
+        *,
+        picture: Picture,
+        source: Callable[[], TopicInfo],
+        unlist: bool,
+        dry_run: bool,
+    ) -> Restoration:
+        """Restore one of several topics, without waiting for the cache, and without warnings.
+
+        `source`: the topic at the source; it may raise.
+        """
+        key = TopicKey(config.route, topic)
+        before = self._intents.find(key)
+        if before is not None:
+            require_not_deleting(key, before)
+        wanted = wanted_intent(before, given, source() if before is None else None)
+        check_numbers(wanted)
+        name = picture.names.target_topic(config, topic, wanted.target_topic)
+        given = {**given, "target_topic": name}
+        wanted = replace(wanted, target_topic=name)
+        made, _ = self._restored(key, before, wanted, picture)
+        unlisted = unlist and bool(self._blacklist.remove(key))
+        created = self._prepare_target(key, before, made.intent, source, dry_run=dry_run)
+        if before is None and "target_created" not in given:
+            made = replace(made, intent=replace(made.intent, target_created=created))
+        done = Restoration(before, made, unlisted)
+        if dry_run:
+            return done
+        if before is not None:
+            return self._restore_existing(key, given, done, picture, unlist=unlist)
+        intent = replace(made.intent, request_id=self._new_id())
+        self._intents.create(key, intent, keep_blacklisted=not unlist)
+        return replace(done, made=replace(made, intent=intent))
+
+    def _prepare_target(
+        self,
+        key: TopicKey,
+        before: TopicIntent | None,
+        after: TopicIntent,
+        source: Callable[[], TopicInfo],
+        *,
+        dry_run: bool,
+    ) -> bool:
+        """True if the target topic was created, or would be."""
+        if before is not None and after.partitions <= before.partitions:
+            return False
+        found = source()
+        check_partition_count(found, after.partitions, field="partitions")
+        name = after.target_topic or key.topic
+        if dry_run:
+            return self._clusters.lacks_target(key.route, name)
+        return self._clusters.ensure_target(key, name, wanted=after.partitions, source=found)
+
+    def _restore_existing(
+        self,
+        key: TopicKey,
+        given: Mapping[str, Any],
+        done: Restoration,
+        picture: Picture,
+        *,
+        unlist: bool,
+    ) -> Restoration:
+        """Restore a topic that is whitelisted; a worker may hold it since it was first read."""
+        paths, request_id = self._fleet.paths, self._new_id()
+
+        def decide(node: Node | None) -> Edit[Restoration]:
+            before = require_not_deleting(key, self._intents.decoded(key, node))
+            wanted = wanted_intent(before, given, None)
+            made, checks = self._restored(key, before, wanted, picture)
+            result = replace(done, made=made)
+            unlisting = self._blacklist.remove(key) if unlist else ()
+            if node is None or made.intent == before:
+                return Edit(result, unlisting)
+            data = encode_intent(replace(made.intent, request_id=request_id))
+            written = SetNode(paths.topic(key), data, node.stat.version)
+            return Edit(result, (written, *checks, *unlisting))
+
+        also = (paths.ideal_topic(key), paths.blacklisted(key))
+        return self._intents.edit(key, decide, request_id=request_id, also=also)
+
+    def _restored(
+        self, key: TopicKey, before: TopicIntent | None, wanted: TopicIntent, picture: Picture
+    ) -> tuple[RestoredIntent, Sequence[Operation]]:
+        """The restored intent, and the checks under which it may be written."""
+        path = self._fleet.paths.ideal_topic(key)
+        node = self._coordination.get(path)
+        try:
+            ideal = decode_ideal(node.data) if node else None
+        except UnreadableContent:
+            return restored_intent(before, wanted, key.topic, never_held=False), ()
+        never_held = key not in picture.held and was_never_held(before, ideal)
+        checks = (Check(path, node.stat.version),) if node else ()
+        return restored_intent(before, wanted, key.topic, never_held=never_held), checks
