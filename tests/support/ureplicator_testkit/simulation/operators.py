@@ -39,8 +39,8 @@ class _SimulatedFleetCache(FleetCache):
 
     process: Process
 
-    def settle(self, path: str, *, wait: Callable[[float], None] | None = None) -> None:
-        super().settle(path, wait=wait or partial(self.process.world.sleep, self.process))
+    def settle(self, *paths: str, wait: Callable[[float], None] | None = None) -> None:
+        super().settle(*paths, wait=wait or partial(self.process.world.sleep, self.process))
 
 
 class SimulatedRest(SessionProcess):
@@ -62,6 +62,7 @@ class SimulatedRest(SessionProcess):
                 "source": ClusterTopics(lambda: source, clock=world),
                 "target": ClusterTopics(lambda: target, clock=world),
             },
+            name=FLEET,
             new_id=self._new_id,
         )
 
