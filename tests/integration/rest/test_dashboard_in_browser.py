@@ -352,6 +352,8 @@ def test_axe_finds_no_serious_fault(
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     expect(page.locator("#count-moving")).to_have_text("12", timeout=SHOWN_WITHIN_MS)
+    expect(page.locator("small.lost")).to_be_visible(timeout=SHOWN_WITHIN_MS)
+    expect(page.locator("small.warn", has_text="paused")).to_be_visible(timeout=SHOWN_WITHIN_MS)
     click_tile(page)
     page.locator("#grid-table summary").click()
     page.evaluate(AXE.read_text())

@@ -246,14 +246,17 @@ class TopicsQuery(RouteQuery):
         default=None,
         min_length=1,
         max_length=249,
+        pattern=r"^[A-Za-z0-9._*?-]+$",
         title="a pattern",
         description="pattern of names with * and ?, as in orders-*",
     )
     limit: Limit | None = Field(
         default=None, title=_WHOLE_TITLE, description="most names in the response; default: all"
     )
-    after: str | None = Field(
-        default=None, description="only names behind this one: `next` of the page before"
+    after: TopicName | None = Field(
+        default=None,
+        title=_TOPIC_TITLE,
+        description="only names behind this one: `next` of the page before",
     )
 
 
