@@ -15,7 +15,7 @@ from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import load_settings
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import RestFixture
-from ureplicator_testkit.docs import configuration, samples
+from ureplicator_testkit.docs import chart_values, configuration, samples
 from ureplicator_testkit.docs.pages import DOCS, README, ROOT, anchor, pages
 from ureplicator_testkit.docs.samples import blocks, inline_code
 from ureplicator_worker.auditor.pages import auditor_metrics
@@ -149,9 +149,10 @@ def test_settings_exist() -> None:
         for page, code in inline_code()
         if re.fullmatch(r"[a-z\[\]]+(\.[a-z_]+)+", code) and code.split(".")[0] in sections
     }
+    of_chart = {("docs/kubernetes.md", name) for name in chart_values.names()}
     unknown = {
         (page, code)
-        for page, code in named
+        for page, code in named - of_chart
         if not any(key == code or key.startswith(f"{code}.") for key in known)
     }
     assert len(named) > 10

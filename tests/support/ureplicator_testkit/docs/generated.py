@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ureplicator_testkit.docs import (
     adr_index,
+    chart_values,
     configuration,
     rest_api,
     spark_properties,
@@ -29,5 +30,6 @@ PARTS = (
     GeneratedPart(DOCS / "rest-api.md", "calls", rest_api.reference),
     GeneratedPart(DOCS / "architecture.md", "znodes", znode_tree.table),
     GeneratedPart(DOCS / "spark.md", "spark-properties", spark_properties.tables),
+    GeneratedPart(DOCS / "kubernetes.md", "chart-values", chart_values.table),
     GeneratedPart(DOCS / "adr" / "README.md", "adr", adr_index.table),
 )
