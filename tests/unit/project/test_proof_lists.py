@@ -34,6 +34,7 @@ def names_in(path: str) -> frozenset[str]:
         ("KIP-545", 7),
         ("Scenarios of MirrorMaker 2", 13),
         ("Bad input", 6),
+        ("Known faults of brokers", 6),
     ],
 )
 def test_every_point_is_there_and_proven(title: str, count: int) -> None:

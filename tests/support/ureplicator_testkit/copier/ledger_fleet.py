@@ -42,7 +42,10 @@ COMMIT_INTERVAL_S = 0.2
 
 
 class SteppedOwnership(Ownership):
-    """The ownership thread and the thread of its source's side, performed by the caller."""
+    """The ownership thread and the thread of its source's side, performed by the caller.
+
+    `hold`: kinds of commands that wait until `let_pass`.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,8 @@ class SteppedOwnership(Ownership):
         clock: ManualClock,
     ) -> None:
         self.events: Mailbox[OwnershipEvent] = Mailbox(lambda: None)
+        self.hold: set[type[Command]] = set()
+        self.held_back: deque[Command] = deque()
         self._queued: deque[Command] = deque()
         super().__init__(
             name=worker,
@@ -67,7 +72,13 @@ class SteppedOwnership(Ownership):
         )
 
     def put(self, command: Command) -> None:
-        self._queued.append(command)
+        queue = self.held_back if type(command) in self.hold else self._queued
+        queue.append(command)
+
+    def let_pass(self) -> None:
+        self.hold.clear()
+        self._queued.extend(self.held_back)
+        self.held_back.clear()
 
     def perform(self) -> None:
         """Everything that is queued or due."""

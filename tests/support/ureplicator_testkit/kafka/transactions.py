@@ -2,14 +2,16 @@
 
 The rules are those of KIP-98, and of KIP-890 for the implicit protocol: batches of a former epoch are
 refused, and a partition takes part that was added, or with its first batch. InitProducerId aborts what is
-open. A commit stores the positions and writes the markers of all partitions at once.
+open. A commit stores the positions and writes the markers of all partitions at once, unless the coordinator
+is `preparing`. An EndTxn with nothing to end is refused by brokers (KAFKA-18464), and fails the test.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 
-from ureplicator_common.kafka import Position
+from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import (
     CommitRefused,
@@ -39,10 +41,13 @@ class TransactionLedger(ScriptedLedger):
         self.protocol = protocol
         self.epochs_each = EPOCHS
         self.unaddable: dict[TargetPartition, str] = {}
+        self.preparing = False
+        self.stale_responses = 0
         self.history: list[tuple[str, TargetPartition, Position]] = []
         """Every position that was committed, by whom."""
         self._target = target
         self._added: dict[str, set[TopicPartition]] = {}
+        self._prepared: deque[tuple[str, Mapping[TargetPartition, Position]]] = deque()
         target.check_transaction = self._check
 
     def store(self, transactional_id: str) -> MemoryTransactions:
@@ -55,6 +60,8 @@ class TransactionLedger(ScriptedLedger):
         return first + number * PRODUCER_IDS, epoch
 
     def initialise(self, transactional_id: str) -> int:
+        if self.prepared(transactional_id):
+            raise ClusterUnavailable("still CONCURRENT_TRANSACTIONS", delay_s=0.0)
         if transactional_id in self.epochs:
             self._end(transactional_id, commit=False)
         return super().initialise(transactional_id)
@@ -73,13 +80,33 @@ class TransactionLedger(ScriptedLedger):
         epoch: int | None,
         positions: Mapping[TargetPartition, Position],
     ) -> None:
+        assert positions or self._added.get(transactional_id), "nothing to end"
+        if self.preparing:
+            if not self.is_current(transactional_id, epoch):
+                raise Fenced(transactional_id)
+            self._prepared.append((transactional_id, positions))
+            return
         try:
             super().commit(transactional_id, epoch, positions)
         except CommitRefused:
             self._end(transactional_id, commit=False)
             raise
-        self.history += [(transactional_id, key, at) for key, at in positions.items()]
-        self._end(transactional_id, commit=True)
+        self._committed(transactional_id, positions)
+
+    def is_unstable(self, partition: TargetPartition) -> bool:
+        """A position of it is in a prepared transaction: stable reads wait for the marker."""
+        return any(partition in positions for _, positions in self._prepared)
+
+    def prepared(self, transactional_id: str) -> bool:
+        return any(each == transactional_id for each, _ in self._prepared)
+
+    def finish(self) -> None:
+        """The markers of prepared transactions are written at last."""
+        self.preparing = False
+        while self._prepared:
+            transactional_id, positions = self._prepared.popleft()
+            self.positions.update(positions)
+            self._committed(transactional_id, positions)
 
     def expire(self, transactional_id: str) -> None:
         """The coordinator aborts a transaction that is open for too long, under a new epoch."""
@@ -94,6 +121,12 @@ class TransactionLedger(ScriptedLedger):
     def bump(self, transactional_id: str) -> int:
         """With the implicit protocol each transaction has a producer of its own."""
         return super().initialise(transactional_id)
+
+    def _committed(
+        self, transactional_id: str, positions: Mapping[TargetPartition, Position]
+    ) -> None:
+        self.history += [(transactional_id, key, at) for key, at in positions.items()]
+        self._end(transactional_id, commit=True)
 
     def _end(self, transactional_id: str, *, commit: bool) -> None:
         id, _ = self.producer(transactional_id, self.epochs[transactional_id])
@@ -112,6 +145,8 @@ class TransactionLedger(ScriptedLedger):
             return (
                 ErrorCode.INVALID_PRODUCER_EPOCH if known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
             )
+        if self.prepared(current[producer]):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
         added = self._added.setdefault(current[producer], set())
         if version >= produce_api.IN_TRANSACTION:
             added.add(key)
@@ -151,7 +186,15 @@ class MemoryTransactions(MemoryPositions):
         super().commit(positions)
         if self.protocol is TransactionProtocol.IMPLICIT:
             self.epoch = self.ledger.epochs[self.transactional_id]
+            if self.ledger.stale_responses:
+                self.ledger.stale_responses -= 1
+                self.epoch -= 1
         self.protocol = self.ledger.protocol
+
+    def _read_one(self, partition: TargetPartition) -> Position:
+        if self.ledger.is_unstable(partition):
+            raise ClusterUnavailable("still UNSTABLE_OFFSET_COMMIT", delay_s=0.0)
+        return super()._read_one(partition)
 
     def _commit(self, epoch: int, positions: Mapping[TargetPartition, Position]) -> None:
         super()._commit(epoch, positions)
