@@ -23,7 +23,7 @@ from ureplicator_common.kafka import topic_id_text, topic_id_uuid
 FORMAT = 1
 UNKNOWN_END = -1
 NOT_MAPPED = -1
-LATER = ("target_end", "mapped", "map_chunks")
+LATER = ("target_end", "mapped", "map_chunks", "markers")
 """Fields that the former form did not have."""
 _ID_LENGTH = 22
 """Of a topic id in Kafka's notation."""
@@ -33,7 +33,8 @@ _ID_LENGTH = 22
 class Provenance:
     """`target_end`: next offset of the target's log after the last batch that was acknowledged before
     the commit; -1 unknown. `mapped`: target offset of the newest segment of the offset map at the commit; -1:
-    committed without the map. `map_chunks`: chunks of the partition in the map's topic."""
+    committed without the map. `map_chunks`: chunks of the partition in the map's topic. `markers`: control
+    records that follow at `target_end`, since the last batch was sent in a transaction that is committed."""
 
     source_cluster: str
     source_topic: str
@@ -44,6 +45,7 @@ class Provenance:
     target_end: int = UNKNOWN_END
     mapped: int = NOT_MAPPED
     map_chunks: int = 0
+    markers: int = 0
 
     def encode(self) -> str:
         fields = [
@@ -57,6 +59,7 @@ class Provenance:
             self.target_end,
             self.mapped,
             self.map_chunks,
+            self.markers,
         ]
         return json.dumps(fields, separators=(",", ":"))
 
@@ -75,9 +78,9 @@ def _of_array(raw: Sequence[Any]) -> Provenance:
     form, cluster, source, target, worker, slot, epoch, end, *rest = raw
     if form != FORMAT:
         raise ValueError(f"metadata of format {form}")
-    mapped, chunks = (*rest, *(NOT_MAPPED, 0)[len(rest) :])[:2]
+    mapped, chunks, markers = (*rest, *(NOT_MAPPED, 0, 0)[len(rest) :])[:3]
     return Provenance(
-        cluster, _long(source), _long(target), worker, slot, epoch, end, mapped, chunks
+        cluster, _long(source), _long(target), worker, slot, epoch, end, mapped, chunks, markers
     )
 
 

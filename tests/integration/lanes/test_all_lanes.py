@@ -9,17 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_common.model import (
-    Delivery,
-    GapPolicy,
-    HandlerSettings,
-    OwnerEpoch,
-    Partition,
-    RouteSettings,
-    position_group,
-)
+from ureplicator_common.model import GapPolicy, RouteSettings, position_group
 from ureplicator_testkit.copier.driver import ROUTE, StubDriver
 from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.copier.lanes import LANES, granting
 from ureplicator_testkit.histories.anomalies import Anomaly, Kind, listed
 from ureplicator_testkit.histories.checker import Promise, check
 from ureplicator_testkit.histories.events import Acknowledged, Commits, Sent
@@ -29,15 +22,8 @@ from ureplicator_testkit.records.commits import commits
 from ureplicator_testkit.records.comparison import Log
 from ureplicator_testkit.records.labels import labelled_records
 from ureplicator_testkit.records.topics import delete_records, read_all
-from ureplicator_worker.lifeline.messages import Grant
 
 PARTITIONS = 2
-HANDLER = HandlerSettings(".*", "ureplicator_worker.handlers:identity", "{}")
-LANES = {
-    f"{delivery.value}-{name}": RouteSettings(delivery=delivery, handlers=handlers)
-    for delivery in Delivery
-    for name, handlers in (("raw", ()), ("handled", (HANDLER,)))
-}
 
 
 class RecordedLane:
@@ -58,9 +44,7 @@ class RecordedLane:
         self.history.add(Acknowledged({n: list(some) for n, some in numbers.items()}))
 
     def start(self, *, had_position: bool = False) -> StubDriver:
-        def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
-            return Grant(epoch, partition.topic, settings=self.settings, had_position=had_position)
-
+        grant = granting(self.settings, had_position=had_position)
         return self.lane.start(PARTITIONS, grant=grant)
 
     def copy(self, *, had_position: bool = False) -> StubDriver:

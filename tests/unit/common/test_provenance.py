@@ -24,6 +24,8 @@ TOPIC_ID = TEXT | st.uuids().map(str)
         owner_epoch=st.integers(0, 2**62),
         target_end=st.integers(-1, 2**62),
         mapped=st.integers(-1, 2**62),
+        map_chunks=st.integers(0, 2**31),
+        markers=st.integers(0, 1),
     )
 )
 def test_round_trip(provenance: Provenance) -> None:

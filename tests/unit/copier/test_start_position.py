@@ -296,3 +296,18 @@ def test_without_the_targets_end_nothing_begins() -> None:
         begin(grant, stored(target_end=5), source=source, target=target)
     assert error.value.temporary
     assert begin(grant, stored(), source=source, target=target).position == 42
+
+
+def test_the_marker_of_the_last_transaction_is_waited_for() -> None:
+    """It may be on its way; or it lies where the last record was."""
+    with pytest.raises(CannotStart, match="ends at 1,200, where the end of the last") as error:
+        start(stored(target_end=TARGET_END, markers=1), had_position=True)
+    assert error.value.temporary
+    beginning = start(stored(target_end=TARGET_END - 1, markers=1), had_position=True)
+    assert (beginning.target_end, beginning.markers) == (TARGET_END - 1, 1)
+
+
+def test_more_than_the_marker_is_lost() -> None:
+    with pytest.raises(CannotStart) as error:
+        start(stored(target_end=TARGET_END + 1, markers=1), had_position=True)
+    assert str(error.value) == "target lost offsets 1,200 to 1,201 (on_gap: stop)"

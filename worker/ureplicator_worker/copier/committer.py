@@ -133,12 +133,15 @@ class MappedSegments:
 
 
 def commitment(begun: Begun, progress: Progress, maps: MappedSegments) -> Commitment:
-    end = progress.target_end
+    end, markers = progress.target_end, progress.markers
+    if end < 0:
+        end, markers = begun.beginning.target_end, begun.beginning.markers
     return Commitment(
         progress.next_offset,
         progress.leader_epoch,
         begun.grant,
         begun.beginning,
-        begun.beginning.target_end if end < 0 else end,
+        end,
         maps.newest(begun),
+        markers,
     )

@@ -229,8 +229,10 @@ class Holder:
             case Committed():
                 self._cluster_errors.pop(TARGET, None)
                 self.committer.on_committed(event, self._now_s)
-            case Joined(transaction, targets, refused):
-                self._lane.transactions.joined(transaction, targets, refused, self._now_s)
+            case Joined(transaction, targets, refused, gone):
+                self._lane.transactions.joined(
+                    transaction, targets, refused, self._now_s, gone=gone
+                )
             case TransactionBegun(producer):
                 self.committer.on_begun(producer, self._now_s)
             case CommitFailed():

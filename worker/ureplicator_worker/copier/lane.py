@@ -21,13 +21,13 @@ transaction:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.position_values import AcknowledgedEnd, StartPosition
 from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.lifeline.messages import Grant, Segment
 
@@ -36,13 +36,15 @@ class Progress(NamedTuple):
     """Progress of a partition: everything before `next_offset` is acknowledged by the target.
 
     `exact`: nothing beyond it was fetched that still has to be sent. `target_end`: next offset of the
-    target's log after the last batch that it acknowledged, had it lost none; -1 if unknown.
+    target's log after the last batch that it acknowledged, had it lost none; -1 if unknown. `markers`: see
+    `Provenance`, with the open transaction committed.
     """
 
     next_offset: int
     leader_epoch: int
     exact: bool
     target_end: int = -1
+    markers: int = 0
 
 
 class LaneStatus(NamedTuple):
@@ -102,10 +104,14 @@ class ProducerNeeded:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsJoining:
-    """These target partitions are to take part in the lane's transaction of this number."""
+    """These target partitions are to take part in the lane's transaction of this number.
+
+    `ends`: for those at a leader that has not shown it yet, the end that its log must have.
+    """
 
     transaction: int
     targets: frozenset[tuple[str, int]]
+    ends: Mapping[tuple[str, int], AcknowledgedEnd] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +169,11 @@ class Transactions(Protocol):
         targets: frozenset[tuple[str, int]],
         refused: Mapping[tuple[str, int], str],
         now_s: float,
+        *,
+        gone: Mapping[tuple[str, int], range],
     ) -> None:
-        """The coordinator knows that `targets` take part; the `refused` try again later."""
+        """The coordinator knows that `targets` take part; the `refused` try again later. `gone`: offsets
+        that were acknowledged, and that the target has no longer."""
 
     def seal(self) -> None:
         """Send nothing new in the open transaction."""

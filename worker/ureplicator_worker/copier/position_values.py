@@ -10,15 +10,21 @@ from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
 from ureplicator_worker.lifeline.messages import Grant, Segment
 
 
+class AcknowledgedEnd(NamedTuple):
+    """Where a target's log ends at least: `markers` follow at `offset` (see `Provenance`)."""
+
+    offset: int
+    markers: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class StartPosition:
     """Start position, and the cluster and topics that it belongs to.
 
     `committed`: what the store has; -1 if nothing that counts, or what must be committed at once. `gap`:
     what is lost, where the operator's policy goes on; `gap_offset`: the stored position then.
-    `target_end`: the target's log held everything
-    before this offset; -1 unknown. `mapped`: see `Provenance`, of the position where copying begins;
-    `map_chunks`: of the stored one.
+    `target_end`: the target's log held everything before this offset; -1 unknown. `mapped`: see
+    `Provenance`, of the position where copying begins; `map_chunks`, `markers`: of the stored one.
     """
 
     position: int
@@ -32,6 +38,7 @@ class StartPosition:
     target_end: int = -1
     mapped: int = NOT_MAPPED
     map_chunks: int = 0
+    markers: int = 0
 
 
 class MapMark(NamedTuple):
@@ -46,7 +53,8 @@ class Commitment:
     """Position to commit for one partition, with the grant and beginning for its metadata.
 
     `target_end`: next offset of the target's log after the last batch that it acknowledged; -1 unknown.
-    `segments`: the newest ones, from the last that was committed; none without an offset map.
+    `segments`: the newest ones, from the last that was committed; none without an offset map. `markers`: see
+    `Provenance`.
     """
 
     position: int
@@ -55,6 +63,7 @@ class Commitment:
     beginning: StartPosition
     target_end: int = -1
     segments: tuple[Segment, ...] = ()
+    markers: int = 0
 
     def record(self, *, worker: str, slot: int, mark: MapMark | None = None) -> Position:
         """As the position store keeps it. `mark` None: the map stays as it was found."""
@@ -69,5 +78,6 @@ class Commitment:
             target_end=self.target_end,
             mapped=mapped,
             map_chunks=chunks,
+            markers=self.markers,
         )
         return Position(self.position, self.leader_epoch, provenance.encode())

@@ -12,6 +12,8 @@
 | none            | partition appeared later        | at its first record                              |
 | a position      | the target's log ends before    | nowhere, or there (the policy), with a gap       |
 |                 | what it acknowledged            |                                                  |
+| a position      | nothing but the end of the last | not yet                                          |
+|                 | transaction is missing there    |                                                  |
 
 The source topic must be the one that the leader has recorded: nothing of a recreated topic is copied
 before the leader has decided how to go on.
@@ -192,9 +194,16 @@ def _checked_end(
         return beginning
     if isinstance(end, PartitionUnavailable):
         raise CannotStart(f"target: {end}", temporary=True)
-    acknowledged = provenance.target_end
+    acknowledged = provenance.target_end + provenance.markers
     if end >= acknowledged:
-        return replace(beginning, target_end=acknowledged, mapped=provenance.mapped)
+        return replace(
+            beginning,
+            target_end=provenance.target_end,
+            mapped=provenance.mapped,
+            markers=provenance.markers,
+        )
+    if end >= provenance.target_end:
+        raise CannotStart(f"target: {marker_missing(end)}", temporary=True)
     lost = f"target lost offsets {end:,} to {acknowledged - 1:,}"
     if grant.settings.on_gap is GapPolicy.STOP:
         raise CannotStart(f"{lost} (on_gap: stop)", temporary=False)
@@ -218,6 +227,12 @@ def policy_time(policy: GapPolicy) -> int:
     """Time at which a policy other than `stop` continues."""
     assert policy is not GapPolicy.STOP
     return EARLIEST if policy is GapPolicy.EARLIEST else LATEST
+
+
+def marker_missing(end: int) -> str:
+    """Reason to wait for a log that ends where the marker of a committed transaction should be: it may be on
+    its way, or lost with a record before it."""
+    return f"the log ends at {end:,}, where the end of the last transaction should be"
 
 
 def _target_key(partition: Partition, grant: Grant) -> TopicPartition:

@@ -116,7 +116,7 @@ class TransactionCommitter:
         self._ownership.put(Commit(commitments, self._delivery.number))
 
     def on_joining(self, event: PartitionsJoining) -> None:
-        self._ownership.put(Join(event.transaction, event.targets))
+        self._ownership.put(Join(event.transaction, event.targets, event.ends))
 
     def on_committed(self, event: Committed, now_s: float) -> None:
         """Number 0: first positions. The delivery changes with the partition that begins at them."""

@@ -111,6 +111,8 @@ class StubTransactions:
         targets: frozenset[tuple[str, int]],
         refused: Mapping[tuple[str, int], str],
         now_s: float,
+        *,
+        gone: Mapping[tuple[str, int], range],
     ) -> None:
         """It sends to no partition."""
 

@@ -131,9 +131,7 @@ class TransactionLedger(ScriptedLedger):
     def _end(self, transactional_id: str, *, commit: bool) -> None:
         id, _ = self.producer(transactional_id, self.epochs[transactional_id])
         for key in self._added.pop(transactional_id, set()):
-            log = self._target.logs[key]
-            if id in log.transactions:
-                log.put(marker(base_offset=0, producer_id=id, commit=commit))
+            self._target.logs[key].put(marker(base_offset=0, producer_id=id, commit=commit))
 
     def _check(self, key: TopicPartition, batch: bytes, version: int) -> int:
         if not header_field(batch, "attributes") & TRANSACTIONAL:

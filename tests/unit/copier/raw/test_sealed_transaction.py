@@ -6,11 +6,16 @@ from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.partition import SendSide
-from ureplicator_worker.copier.raw.transaction import LaneTransaction
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading
 from ureplicator_worker.lifeline.messages import Grant
 
 PRODUCER = Producer(7, 0)
+
+
+def leading(target: TopicPartition) -> Leading:
+    """The same one at all times."""
+    return Leading(1, 0, 0)
 
 
 def sending(count: int) -> tuple[LaneTransaction, SendSide]:
@@ -42,7 +47,7 @@ def sending(count: int) -> tuple[LaneTransaction, SendSide]:
 
 def sent(transaction: LaneTransaction, send: SendSide) -> Batch | None:
     """Batch that a turn of the loop sends first."""
-    if not transaction.may_send(send) or not transaction.taking_part([send], 1, 0.0):
+    if not transaction.may_send(send) or not transaction.taking_part([send], leading, 0.0):
         return None
     return send.window.next()
 
@@ -74,11 +79,11 @@ def test_the_sequences_of_a_partition_that_returns_are_those_of_its_producer() -
     send.window.acknowledged(batch, 0)
     transaction.leave(send)
     _, same = sending(1)
-    assert transaction.taking_part([same], 1, 0.0)
+    assert transaction.taking_part([same], leading, 0.0)
     assert same.window.next_sequence == 1
     transaction.leave(same)
     transaction.begin(Producer(8, 0))
     transaction.joined(transaction.number, frozenset({send.topic_partition}))
     _, other = sending(1)
-    assert transaction.taking_part([other], 1, 0.0)
+    assert transaction.taking_part([other], leading, 0.0)
     assert other.window.next_sequence == 0

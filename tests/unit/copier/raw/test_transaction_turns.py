@@ -7,11 +7,16 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
-from ureplicator_worker.copier.raw.partition import SendSide
-from ureplicator_worker.copier.raw.transaction import LaneTransaction
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading
 
 SHARED = ("shared", 0)
 KEYS = TopicKeys.of("shared", "00000000-0000-0000-0000-000000000001", 0)
+
+
+def leading(target: TopicPartition) -> Leading:
+    """The same one at all times."""
+    return Leading(1, 0, 0)
 
 
 def sides(count: int) -> list[SendSide]:
@@ -52,7 +57,7 @@ def opened(producer: Producer, sides: list[SendSide]) -> LaneTransaction:
 
 def send(transaction: LaneTransaction, side: SendSide) -> Batch | None:
     """Batch that a turn of the loop sends for this side alone."""
-    if not transaction.may_send(side) or not transaction.taking_part([side], 1, 0.0):
+    if not transaction.may_send(side) or not transaction.taking_part([side], leading, 0.0):
         return None
     return side.window.next()
 
@@ -157,10 +162,10 @@ def test_one_window_of_a_target_partition_sends_in_a_turn_of_the_loop() -> None:
         push(side)
     transaction = opened(Producer(7, 0), both)
     assert all([transaction.may_send(side) for side in both])
-    assert list(transaction.taking_part([second, first], 1, 0.0)) == [second]
+    assert list(transaction.taking_part([second, first], leading, 0.0)) == [second]
     batch = second.window.next()
     assert batch is not None
-    assert not transaction.taking_part([first], 1, 0.0)
+    assert not transaction.taking_part([first], leading, 0.0)
     second.window.acknowledged(batch, -1)
     following = send(transaction, first)
     assert following is not None

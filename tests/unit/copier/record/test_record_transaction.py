@@ -9,7 +9,7 @@ from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
-from ureplicator_worker.copier.raw.transaction import LaneTransaction, unsettled
+from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading, unsettled
 from ureplicator_worker.copier.record.window import (
     PARTS_AHEAD,
     OutputWindow,
@@ -20,6 +20,11 @@ from ureplicator_worker.copier.record.window import (
 OWN, OTHER = ("t", 0), ("u", 0)
 UUID = "00000000-0000-0000-0000-000000000001"
 NODE = 1
+
+
+def leading(target: TopicPartition) -> Leading:
+    """The same one at all times."""
+    return Leading(1, 0, 0)
 
 
 class Outputs:
@@ -84,7 +89,7 @@ def send(transaction: LaneTransaction, side: SendSide, *more: SendSide) -> list[
     """Batch that a turn of the loop sends for the first of them that has its turn; acknowledged at once."""
     ready = [each for each in (side, *more) if transaction.may_send(each)]
     sent = []
-    for found in transaction.taking_part(ready, NODE, 0.0):
+    for found in transaction.taking_part(ready, leading, 0.0):
         while (batch := found.window.next()) is not None:
             sent.append(batch)
             found.window.acknowledged(batch, -1)
@@ -125,7 +130,7 @@ def test_a_part_is_begun_when_all_its_targets_take_part() -> None:
     transaction = opened(OWN)
     assert not send(transaction, outputs.own)
     assert not send(transaction, outputs.other)
-    assert transaction.take_joining() == {OTHER}
+    assert transaction.take_joining() == {OTHER: None}
     transaction.joined(transaction.number, frozenset({OTHER}))
     assert len(send(transaction, outputs.own)) == 1
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.positions import Producer, TargetPartition
 from ureplicator_common.model import OwnerEpoch, Partition
-from ureplicator_worker.copier.position_values import Commitment, StartPosition
+from ureplicator_worker.copier.position_values import AcknowledgedEnd, Commitment, StartPosition
 from ureplicator_worker.copier.start_position import CannotStart, TargetState
 from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
@@ -45,10 +45,11 @@ class Commit:
 @dataclass(frozen=True, slots=True)
 class Join:
     """These target partitions take part in the lane's transaction. Joined is posted, or the transaction has
-    failed (CommitFailed or FencedOut, number 0)."""
+    failed (CommitFailed or FencedOut, number 0). `ends`: ends that logs must have."""
 
     transaction: int
     targets: frozenset[TargetPartition]
+    ends: Mapping[TargetPartition, AcknowledgedEnd]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +183,13 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """These take part in the lane's transaction of this number. `refused`: these cannot, with the reasons."""
+    """These take part in the lane's transaction of this number. `refused`: these cannot, with the reasons.
+    `gone`: these must not, since their logs end before the offsets."""
 
     transaction: int
     targets: frozenset[TargetPartition]
     refused: Mapping[TargetPartition, str]
+    gone: Mapping[TargetPartition, range]
 
 
 @dataclass(frozen=True, slots=True)

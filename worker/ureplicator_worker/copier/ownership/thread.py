@@ -37,9 +37,9 @@ from ureplicator_common.kafka.positions import (
     CommitRefused,
     Fenced,
     PositionStore,
-    TargetPartition,
 )
 from ureplicator_common.model import Partition
+from ureplicator_worker.copier.ownership.joining import join
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
@@ -211,12 +211,12 @@ class Ownership:
                 if self._transactions.used and held.keys() != positions.keys():
                     self._order.restart()
                 self._commit(held, number)
-            case Join(transaction, targets):
-                refused: dict[TargetPartition, str] = {}
+            case Join():
+                joined: list[Joined] = []
                 if self._order.state is OrderState.PROVEN and self._accepted(
-                    lambda: refused.update(self._store.add_partitions(targets))
+                    lambda: joined.append(join(command, store=self._store, target=self._target))
                 ):
-                    self._post(Joined(transaction, targets - refused.keys(), refused))
+                    self._post(*joined)
             case Abort(producer):
                 if self._transactions.is_announced(producer):
                     self._order.restart()

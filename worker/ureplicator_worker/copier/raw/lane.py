@@ -188,6 +188,7 @@ class RawLane:
                 window.leader_epoch,
                 window.empty,
                 target_end=own.target_end + own.missing,
+                markers=self.transactions.markers(raw.send),
             )
         return progress
 

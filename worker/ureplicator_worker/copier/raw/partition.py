@@ -207,6 +207,7 @@ class RawPartition:
             leader_epoch=beginning.leader_epoch,
             target_end=beginning.target_end,
         )
+        window.markers = beginning.markers
         fetch = FetchSide.begin(partition, grant, beginning, window)
         send = SendSide.begin(partition, grant, beginning, window)
         return cls(partition, beginning, fetch, send, window)

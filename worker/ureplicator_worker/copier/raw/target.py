@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from ureplicator_common.kafka.errors import (
     LEADER_MOVED,
@@ -49,9 +50,9 @@ from ureplicator_worker.copier.raw.net.produce_api import (
     version_for,
 )
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
-from ureplicator_worker.copier.raw.partition import SendSide
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.producers import Producers
-from ureplicator_worker.copier.raw.transaction import LaneTransaction
+from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading
 
 MAX_IN_FLIGHT_REQUESTS = 5
 REQUEST_BYTES = 4 << 20
@@ -202,7 +203,9 @@ class Target:
         aside = via.traffic is Traffic.ASIDE
         try:
             if self.transaction is not None:
-                partitions = self.transaction.taking_part(partitions, via.node_id, self._now_s)
+                partitions = self.transaction.taking_part(
+                    partitions, partial(leading, self.connections, via.node_id), self._now_s
+                )
             while limit_bytes := request_limit_bytes(connection):
                 sent = Sent(produce_version(connection, partitions, self.transaction))
                 self._next_round(sent, via, partitions, limit_bytes)
@@ -302,9 +305,9 @@ class Target:
         count(send, batch, transaction=self.transaction, latency=self._latency)
         gone = send.window.acknowledged(batch, produced.base_offset)
         if gone is not None:
-            self._went_back(send, gone)
+            self.went_back(send, gone)
 
-    def _went_back(self, send: SendSide, gone: range) -> None:
+    def went_back(self, send: SendSide, gone: range) -> None:
         """Offsets of a log only grow: this is another log, or it lost records (unclean election).
 
         Requests name the topic, so what was in flight when the target topic was recreated lies in the
@@ -392,6 +395,11 @@ class Target:
                 send.window.lost(batch)
                 self.activate(send)
                 self._settle(send)
+
+
+def leading(connections: Connections, node_id: int, target: TopicPartition) -> Leading:
+    """`node_id`: the broker that the partition is sent to."""
+    return Leading(node_id, connections.leader(*target).epoch, connections.lost[node_id])
 
 
 def may_send(send: SendSide, transaction: LaneTransaction | None) -> bool:

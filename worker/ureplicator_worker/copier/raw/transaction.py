@@ -10,6 +10,9 @@ There is one producer, so one series of sequences for each target partition. Whe
 acknowledged; that sends nothing new while another waits. Outputs that belong together are begun when all
 their target partitions take part, so that none holds up the transaction that waits for a leader.
 
+A leader that a partition was not sent to before must show first that its log goes on where the acknowledged
+batches end (`ownership.joining`).
+
 A partition takes part only once its leader is connected: the coordinator ends no transaction with a partition
 that has no leader. One that did not settle is *set aside*: it waits before it takes part again, longer each
 time, so that it seldom holds up the others once more. A new leader is tried at once.
@@ -18,16 +21,26 @@ time, so that it seldom holds up the others once more. A new leader is tried at 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.kafka.positions import Producer, TransactionProtocol
-from ureplicator_worker.copier.raw.batches.send_window import SendWindow
+from ureplicator_worker.copier.position_values import AcknowledgedEnd
+from ureplicator_worker.copier.raw.batches.send_window import SendWindow, acknowledged_end
 from ureplicator_worker.copier.raw.partition import Copied, SendSide, TopicPartition
 
 SET_ASIDE_S = (10.0, 30.0, 100.0, 300.0)
 """Each return may hold up the slot for `exactly_once.SETTLE_S`: half of the time, soon a thirtieth."""
+
+
+class Leading(NamedTuple):
+    """Leader of a partition. `lost`: connections to it that were lost before."""
+
+    node_id: int
+    epoch: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,11 @@ class LaneTransaction:
         self._producer: tuple[int, int] | None = None
         self._joined: set[TopicPartition] = set()
         self._requested: set[TopicPartition] = set()
-        self._joining: set[TopicPartition] = set()
+        self._joining: dict[TopicPartition, AcknowledgedEnd | None] = {}
+        """With the end that its log must show; None if none is known, or it was shown."""
+        self._showing: dict[TopicPartition, Leading] = {}
+        self._shown: dict[TopicPartition, Leading] = {}
+        """Leaders that have shown that their logs are long enough; over all transactions."""
         self._aside: dict[TopicPartition, SetAside] = {}
         self._holders: dict[TopicPartition, SendWindow] = {}
         """The windows that sent last under the last producer, also of partitions that the lane dropped."""
@@ -80,6 +97,7 @@ class LaneTransaction:
         self._joined.clear()
         self._requested.clear()
         self._joining.clear()
+        self._showing.clear()
 
     def end(self) -> None:
         """Nothing is sent before the next one begins."""
@@ -119,16 +137,19 @@ class LaneTransaction:
         return not self.sealed and all(send.outputs[target].window.empty for target in others)
 
     def taking_part(
-        self, partitions: Iterable[SendSide], node_id: int, now_s: float
+        self,
+        partitions: Iterable[SendSide],
+        leading: Callable[[TopicPartition], Leading],
+        now_s: float,
     ) -> deque[SendSide]:
         """Those of them that take part, one for each target partition; that is requested for the others.
-        `node_id`: their leader."""
+        `leading`: their leader."""
         found: dict[TopicPartition, SendSide] = {}
         for send in partitions:
             target = send.topic_partition
             if (
                 target not in found
-                and self._takes_part(target, node_id=node_id, now_s=now_s)
+                and self._takes_part(send, leading(target), now_s)
                 and (not send.outputs or self._goes_on(send))
                 and self._turns(send)
             ):
@@ -152,17 +173,27 @@ class LaneTransaction:
             del self._waiting[target]
         return True
 
-    def _takes_part(self, target: TopicPartition, *, node_id: int, now_s: float) -> bool:
-        """False until the coordinator knows of it, which is requested once."""
+    def _takes_part(self, send: SendSide, leading: Leading, now_s: float) -> bool:
+        """False until the coordinator knows of it and the leader has shown its end; requested once."""
+        target = send.topic_partition
+        shown = self._is_shown(send, leading)
         if target in self._joined:
-            return True
+            if shown:
+                return True
+            self._joined.discard(target)
+            self._requested.discard(target)
         aside = self._aside.get(target)
         if target not in self._requested and (
-            aside is None or aside.is_over(node_id=node_id, now_s=now_s)
+            aside is None or aside.is_over(node_id=leading.node_id, now_s=now_s)
         ):
             self._requested.add(target)
-            self._joining.add(target)
+            self._joining[target] = None if shown else acknowledged_end(send.window)
+            self._showing[target] = leading
         return False
+
+    def _is_shown(self, send: SendSide, leading: Leading) -> bool:
+        known = self._shown.get(send.topic_partition)
+        return acknowledged_end(send.window) is None if known is None else known == leading
 
     def set_aside(self, target: TopicPartition, *, node_id: int, now_s: float) -> None:
         """For all windows that send to it: once."""
@@ -173,9 +204,15 @@ class LaneTransaction:
         self._aside[target] = SetAside(backoff, node_id, now_s + backoff.delay_s)
 
     def committed(self) -> None:
-        """End the waiting time of what was sent in it: it has settled."""
+        """End the waiting time of what was sent in it: it has settled. A marker follows it in the log."""
         for send in self.copied:
             self._aside.pop(send.topic_partition, None)
+            if self.holds(send):
+                send.window.markers = 1
+
+    def holds(self, send: SendSide) -> bool:
+        """Something of the partition was acknowledged in it."""
+        return send in self.copied and self.copied[send].records > 0
 
     def leave(self, send: SendSide) -> None:
         """The lane drops the partition. Another window goes on with its sequences: the broker knows the
@@ -184,10 +221,9 @@ class LaneTransaction:
         if self._producer is not None and window.producer == self._producer:
             assert not unsettled(window), f"{send.topic_partition} leaves an open transaction"
 
-    def take_joining(self) -> frozenset[TopicPartition]:
-        """Partitions that are to take part, since the last call."""
-        joining = frozenset(self._joining)
-        self._joining.clear()
+    def take_joining(self) -> dict[TopicPartition, AcknowledgedEnd | None]:
+        """Partitions that are to take part, since the last call, and the ends that they must show."""
+        joining, self._joining = self._joining, {}
         return joining
 
     def joined(
@@ -200,6 +236,8 @@ class LaneTransaction:
         if number == self.number:
             self._joined |= targets
             self._requested.difference_update(refused)
+            for target in targets & self._showing.keys():
+                self._shown[target] = self._showing[target]
 
 
 def resends(window: SendWindow) -> bool:

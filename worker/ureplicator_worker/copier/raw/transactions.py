@@ -9,6 +9,7 @@ from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
 from ureplicator_worker.copier.latency import Latencies
+from ureplicator_worker.copier.raw.batches.send_window import acknowledged_end
 from ureplicator_worker.copier.raw.counting import count_committed
 from ureplicator_worker.copier.raw.net.connections import available
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
@@ -60,12 +61,25 @@ class RawTransactions:
         targets: frozenset[TopicPartition],
         refused: Mapping[TopicPartition, str],
         now_s: float,
+        *,
+        gone: Mapping[TopicPartition, range],
     ) -> None:
         self._open.joined(transaction, targets, refused)
+        if gone and transaction == self._open.number:
+            self._lose(gone)
         for send in self._target.active if refused else ():
             if send.topic_partition in refused:
                 send.error = f"takes no part in transactions: {refused[send.topic_partition]}"
                 send.retry_at_s = now_s + REFUSED_S
+
+    def _lose(self, gone: Mapping[TopicPartition, range]) -> None:
+        """Stop what continues behind offsets that the target has no longer."""
+        sends = [send for raw in list(self._partitions.values()) for send in raw.sends]
+        for send in sends:
+            lost = gone.get(send.topic_partition, range(0))
+            end = acknowledged_end(send.window)
+            if lost and end is not None and sum(end) > lost.start:
+                self._target.went_back(send, lost)
 
     def seal(self) -> None:
         self._open.sealed = True
@@ -126,15 +140,21 @@ class RawTransactions:
         """Data is sent in transactions."""
         return self._target.transaction is not None
 
+    def markers(self, send: SendSide) -> int:
+        """That follow its last batch once the open transaction is committed."""
+        transaction = self._target.transaction
+        return 1 if transaction is not None and transaction.holds(send) else send.window.markers
+
     def fail(self, reason: str) -> None:
         self._events.append(TransactionFailed(reason))
 
     def request_joining(self) -> None:
         """Once a turn: partitions that have something to send for the first time."""
         transaction = self._target.transaction
-        targets = transaction.take_joining() if transaction is not None else None
-        if transaction is not None and targets:
-            self._events.append(PartitionsJoining(transaction.number, targets))
+        joining = transaction.take_joining() if transaction is not None else None
+        if transaction is not None and joining:
+            ends = {target: end for target, end in joining.items() if end is not None}
+            self._events.append(PartitionsJoining(transaction.number, frozenset(joining), ends))
 
     @property
     def _open(self) -> LaneTransaction:

@@ -50,6 +50,7 @@ class RecordPartition:
             target_end=beginning.target_end,
             chunk_bytes=CHUNK_BYTES if handler else QUERY_CHUNK_BYTES,
         )
+        window.own.markers = beginning.markers
         fetch = FetchSide.begin(partition, grant, beginning, window)
         send = SendSide.begin(partition, grant, beginning, window.own)
         send.outputs[send.topic_partition] = send

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from ureplicator_worker.copier.position_values import AcknowledgedEnd
 from ureplicator_worker.copier.raw.batches.header import next_sequence, stamp
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.target_offsets import TargetOffsets
@@ -122,7 +123,8 @@ class Batch:
 
 
 class SendWindow:
-    """`missing`: records that the target lost, before it was decided to go on without them."""
+    """`missing`: records that the target lost, before it was decided to go on without them. `markers`: of
+    committed transactions, that follow at `target_end`."""
 
     def __init__(
         self, *, position: int, leader_epoch: int, target_end: int = UNKNOWN_OFFSET
@@ -130,6 +132,7 @@ class SendWindow:
         self.position = position
         self.leader_epoch = leader_epoch
         self.target_end = target_end
+        self.markers = 0
         self.offsets = TargetOffsets(position=position, target_end=target_end)
         self.missing = 0
         self.queued_bytes = 0
@@ -248,6 +251,7 @@ class SendWindow:
         self._appended_ms = batch.max_timestamp_ms
         if batch.target_base != UNKNOWN_OFFSET:
             self.target_end = batch.target_base + batch.records
+            self.markers = 0
         self.offsets.acknowledged(
             batch.first_offset,
             batch.offsets,
@@ -334,3 +338,10 @@ class SendWindow:
         self._in_flight.clear()
         self._disturbed = False
         self.queued_bytes = 0
+
+
+def acknowledged_end(window: SendWindow) -> AcknowledgedEnd | None:
+    """Where the target's log ends at least; None while that is not known."""
+    if window.target_end == UNKNOWN_OFFSET:
+        return None
+    return AcknowledgedEnd(window.target_end, window.markers)

@@ -9,6 +9,7 @@ one of its connections shows concerns all.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import IntEnum
@@ -87,6 +88,8 @@ class Connections:
         self._open: dict[Via, BrokerConnection] = {}
         self._connecting: dict[Via, None] = {}
         self.health = BrokerHealth()
+        self.lost: Counter[int] = Counter()
+        """Connections to each broker that were lost: behind one, it may have restarted."""
         self.cluster_error = ""
         """Error of the last attempt to read the metadata; "" if it succeeded."""
 
@@ -223,6 +226,7 @@ class Connections:
         reason = f"{broker or via.node_id}: {reason}"
         logger.warning("connection dropped: %s", reason)
         self.health.failed(via.node_id, reason, now_s)
+        self.lost[via.node_id] += 1
         self._on_lost(via, connection.close())
         self.refresh()
 
