@@ -146,8 +146,8 @@ class Ours:
         )
         settings["routes"][0] |= self._route
         if (tls := self._servers.tls) is not None:
-            for name, cluster in self._servers.by_name().items():
-                settings["clusters"][name] |= tls.of_librdkafka(cluster)
+            for cluster_name, cluster in self._servers.by_name().items():
+                settings["clusters"][cluster_name] |= tls.of_librdkafka(cluster)
         settings["worker"] |= self._worker
         config.write_text(yaml.safe_dump(settings))
         mark = Mark(MARK_NAME, str(folder))
