@@ -8,15 +8,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from ureplicator_common.contents import KnownWorker, TopicIntent
+from ureplicator_common.contents import KnownWorker, PartitionLoad, TopicIntent
 from ureplicator_common.kafka import TopicInfo
-from ureplicator_common.model import PartitionState, Route, TopicState, WorkerId
+from ureplicator_common.model import Partition, PartitionState, Route, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.api.services.clusters import SCRAPED_MAX_AGE_S
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ONLINE, ERROR = PartitionState.ONLINE, PartitionState.ERROR
+RATES = {0: 1_500, 1: 700}
+"""Bytes a second of partitions on w1."""
 
 
 @pytest.fixture
@@ -30,6 +32,11 @@ def busy(rest: RestFixture) -> RestFixture:
     rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "w2"})
     rest.place("quiet", {0: "w2"})
     rest.put_states("w1", "orders", {0: ONLINE, 1: ONLINE, 2: ERROR}, reason="too large")
+    rates = {
+        Partition(ROUTE, "orders", number): PartitionLoad(steady_bytes_per_s=rate)
+        for number, rate in RATES.items()
+    }
+    rest.put_loads("w1", rates)
     known = KnownWorker(max_slots=2, blacklisted=True, last_seen_ms=9)
     rest.put(rest.paths.worker_known(WorkerId("gone")), encode_known_worker(known))
     return rest
@@ -37,7 +44,11 @@ def busy(rest: RestFixture) -> RestFixture:
 
 def test_instances(busy: RestFixture) -> None:
     shown = busy.call("GET", "/instances").get_json()
-    assert shown["instances"] == {"w1": ["orders.0", "orders.1", "orders.2"], "w2": []}
+    assert shown["instances"] == {
+        "w1": ["orders.0:1500", "orders.1:700", "orders.2:0", "TOTALWORKLOAD.3:2200"],
+        "w2": ["TOTALWORKLOAD.0:0"],
+    }
+    assert shown["workers"]["w1"]["bytesPerSecond"] == 2_200
     assert shown["allInstances"] == ["gone", "w1", "w2"]
     assert shown["blacklisted"] == ["gone"]
     assert shown["workers"]["w2"] == {
@@ -56,6 +67,7 @@ def test_instances(busy: RestFixture) -> None:
         "heldPartitions": 0,
         "onlinePartitions": 0,
         "errorPartitions": 0,
+        "bytesPerSecond": 0,
         "partitions": [],
     }
     gone = shown["workers"]["gone"]
@@ -73,6 +85,7 @@ def test_one_instance(busy: RestFixture) -> None:
         "partition": 2,
         "state": "ERROR",
         "reason": "too large",
+        "bytesPerSecond": 0,
     }
 
 

@@ -423,7 +423,8 @@ def test_a_route_must_be_chosen_where_it_matters(new_rest: NewRest) -> None:
     assert "other.target, source.target" in problem["detail"]
     assert rest.call("POST", "/topics/orders?src=other").status_code == 201
     assert rest.call("GET", "/topics/orders").get_json()["route"] == "other.target"
-    assert rest.call("POST", "/topics/orders?src=source&dst=target").status_code == 201
+    federated = "src=source&dst=target&routeid=1"
+    assert rest.call("POST", f"/topics/orders?{federated}").status_code == 201
     problem_of(rest.call("GET", "/topics/orders"), 400)
     assert rest.call("GET", "/topics/orders?src=source").status_code == 200
     assert rest.intent("orders", route=Route("other", "target")) is not None

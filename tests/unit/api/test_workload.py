@@ -109,3 +109,19 @@ def test_workers_with_unreadable_loads_are_shown_without_figures(rest: RestFixtu
     first, second = rest.call("GET", "/admin/workloadinfo").get_json()["workerInstances"]
     assert first["numberOfTopicPartitions"] == second["numberOfTopicPartitions"] == 0
     assert rest.call("GET", "/noprogress").get_json() == {"topics": []}
+
+
+def test_expected_workers_are_those_for_the_bytes_one_more_and_the_lagging(
+    rest: RestFixture,
+) -> None:
+    """As uReplicator counts them, with what a worker is expected to copy as a setting."""
+    copied_by_two(rest)
+    rest.put_loads("w1", {orders(0): load(mb=60), orders(1): load(mb=70)})
+    rest.put_loads("w2", {orders(2): load(mb=20, lag=200_000, records_per_s=1.0)})
+    shown = rest.call("GET", "/admin/workloadinfo").get_json()
+    assert shown["topicWorkload"]["bytesPerSecond"] == 150_000_000
+    assert (shown["numOfLaggingWorkers"], shown["numOfExpectedWorkers"]) == (1, 3 + 1 + 1)
+
+
+def test_a_quiet_fleet_needs_one(rest: RestFixture) -> None:
+    assert rest.call("GET", "/admin/workloadinfo").get_json()["numOfExpectedWorkers"] == 1

@@ -44,7 +44,11 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
     @viewer
     def workload_info(query: RouteQuery) -> JsonResult:
         """Measured load of each worker and each topic, and partitions that lag far behind."""
-        return workload(fleet.current().snapshot, only_route(settings, query))
+        return workload(
+            fleet.current().snapshot,
+            only_route(settings, query),
+            expected_worker_bytes_per_s=settings.controller.expected_worker_bytes_per_s,
+        )
 
     return api
 

@@ -132,7 +132,7 @@ def describe(fleet_state: FleetState, workers: Iterable[WorkerId]) -> dict[str, 
     chosen = list(workers)
     return {
         "instances": {
-            worker: [f"{each['topic']}.{each['partition']}" for each in held.get(worker, ())]
+            worker: _with_total(held.get(worker, []))
             for worker in chosen
             if worker in snapshot.sessions
         },
@@ -145,6 +145,16 @@ def describe(fleet_state: FleetState, workers: Iterable[WorkerId]) -> dict[str, 
             for worker in chosen
         },
     }
+
+
+def _with_total(held: list[dict[str, Any]]) -> list[str]:
+    """As uReplicator's scripts read it."""
+    each = [f"{row['topic']}.{row['partition']}:{row['bytesPerSecond']}" for row in held]
+    return [*each, f"TOTALWORKLOAD.{len(held)}:{_bytes_per_s(held)}"]
+
+
+def _bytes_per_s(held: list[dict[str, Any]]) -> int:
+    return sum(row["bytesPerSecond"] for row in held)
 
 
 def _worker(
@@ -170,14 +180,17 @@ def _worker(
         "heldPartitions": len(held),
         "onlinePartitions": states.count(PartitionState.ONLINE),
         "errorPartitions": states.count(PartitionState.ERROR),
+        "bytesPerSecond": _bytes_per_s(held),
         "partitions": held,
     }
 
 
 def _held(fleet_state: FleetState) -> dict[WorkerId, list[dict[str, Any]]]:
     found: dict[WorkerId, list[dict[str, Any]]] = {}
+    loads = fleet_state.snapshot.loads
     for partition, entries in sorted(fleet_state.view.items()):
         for worker, entry in entries.items():
+            load = loads.get(worker, {}).get(partition)
             found.setdefault(worker, []).append(
                 {
                     "route": str(partition.route),
@@ -185,6 +198,7 @@ def _held(fleet_state: FleetState) -> dict[WorkerId, list[dict[str, Any]]]:
                     "partition": partition.number,
                     "state": entry.state,
                     "reason": entry.reason,
+                    "bytesPerSecond": round(load.steady_bytes_per_s) if load else 0,
                 }
             )
     return found

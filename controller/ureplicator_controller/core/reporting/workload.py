@@ -1,9 +1,9 @@
 """Workload and lag of workers and topics: uReplicator's `/admin/workloadinfo`, as workers measured it.
 
 All values are measured by the copying worker (`PartitionLoad`). uReplicator took rates from an audit
-service and counted all partitions of a topic alike. Its number of *expected workers* is left out: it
-assumed a fixed capacity of 8 MiB/s per worker, while a worker's capacity depends on the machine, the
-batches and the codecs.
+service and counted all partitions of a topic alike. Its number of *expected workers* assumed a capacity of
+8 MiB/s for each. What a worker can copy depends on the machine, the batches and the codecs, so that is a
+setting (`controller.expected_worker_bytes_per_s`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,13 @@ class Total:
         }
 
 
-def workload(snapshot: Snapshot, route: Route | None = None) -> dict[str, object]:
-    """Workload of one route or of all, with uReplicator's field names."""
+def workload(
+    snapshot: Snapshot, route: Route | None = None, *, expected_worker_bytes_per_s: float
+) -> dict[str, object]:
+    """Workload of one route or of all, with uReplicator's field names.
+
+    `expected_worker_bytes_per_s`: what a worker is expected to copy.
+    """
     owned = {
         worker: {
             partition: load
@@ -59,10 +64,15 @@ def workload(snapshot: Snapshot, route: Route | None = None) -> dict[str, object
     }
     workers = list(_workers(snapshot, owned))
     every = {partition: load for loads in owned.values() for partition, load in loads.items()}
+    total = Total.of(every)
+    lagging = sum(bool(each["laggingTopicPartition"]) for each in workers)
     return {
         "autoBalancingEnabled": snapshot.switches.auto_balancing,
-        "numOfLaggingWorkers": sum(bool(each["laggingTopicPartition"]) for each in workers),
-        "topicWorkload": Total.of(every).as_json(),
+        "numOfExpectedWorkers": round(total.bytes_per_s / expected_worker_bytes_per_s)
+        + 1
+        + lagging,
+        "numOfLaggingWorkers": lagging,
+        "topicWorkload": total.as_json(),
         "topics": list(_topics(every)),
         "workerInstances": workers,
     }

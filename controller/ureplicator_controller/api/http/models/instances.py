@@ -14,6 +14,7 @@ class WorkerPartition(ResponseModel):
     partition: int
     state: PartitionState
     reason: str
+    bytesPerSecond: int = Field(description="mean over the last minutes, as the worker measured it")
 
 
 class WorkerDetails(ResponseModel):
@@ -34,12 +35,14 @@ class WorkerDetails(ResponseModel):
     heldPartitions: int = Field(description="partitions that it holds")
     onlinePartitions: int
     errorPartitions: int
+    bytesPerSecond: int = Field(description="of all partitions that it holds")
     partitions: list[WorkerPartition]
 
 
 class InstanceList(ResponseModel):
     instances: dict[str, list[str]] = Field(
-        description="live worker -> what it holds, as topic.partition"
+        description="live worker -> what it holds, as topic.partition:bytesPerSecond, and last the total, as"
+        " TOTALWORKLOAD.partitions:bytesPerSecond"
     )
     blacklisted: list[str]
     allInstances: list[str] = Field(description="also those that are gone")

@@ -225,6 +225,11 @@ class RouteQuery(Query):
     dst: str | None = Field(
         default=None, title="a cluster", description="name of the target cluster"
     )
+    routeid: NumberText | None = Field(
+        default=None,
+        title=_WHOLE_TITLE,
+        description="as scripts for uReplicator's federated version send it; src and dst name the route",
+    )
 
 
 def _route_name(value: object) -> object:

@@ -64,6 +64,9 @@ class WorkerLoad(ResponseModel):
 
 class Workload(ResponseModel):
     autoBalancingEnabled: bool
+    numOfExpectedWorkers: int = Field(
+        description="bytesPerSecond by controller.expected_worker_bytes_per_s, one more, and those that lag"
+    )
     numOfLaggingWorkers: int
     topicWorkload: TotalLoad
     topics: list[TopicLoad]
