@@ -7,7 +7,8 @@ Shared by all tests of this folder; each begins with every broker healed.
 | one broker of three killed or frozen, in each of its roles       | test_brokers         |
 | every broker of both clusters restarted in turn                  | test_brokers         |
 | leaders changed, brokers restarted and killed, a coordinator     |                      |
-| killed in the middle of transactions; all deliveries and lanes   | test_all_lanes       |
+| killed in the middle of transactions; full disks;                |                      |
+| all deliveries and lanes                                         | test_all_lanes       |
 | an unclean election                                              | test_elections       |
 | too few replicas in sync; replicas moved to a broker that is new | test_replicas        |
 """

@@ -101,3 +101,25 @@ def test_a_coordinator_is_killed_while_transactions_are_sealed(
     site.target.restart(broker)
     settle(site.target)
     flow.judge()
+
+
+@pytest.mark.all_lanes
+@pytest.mark.parametrize("everywhere", [False, True], ids=["one broker", "every broker"])
+def test_the_disk_under_the_positions_is_full(
+    site: ReplicatedServers, fleet: Fleet, flow: Flow, everywhere: bool
+) -> None:
+    """A broker whose writes fail ends itself, in the middle of an append. Its log is repaired at its start."""
+    coordinator = group_coordinator(site.target, fleet.group(ONCE))
+    full = range(1, BROKERS + 1) if everywhere else [coordinator]
+    for broker in full:
+        site.target.process(broker).fill_disk()
+    for broker in full:
+        assert site.target.process(broker).wait(40) != 0
+        flow.history.add(Fault(f"disk full: broker {broker}"))
+    if not everywhere:
+        flow.assert_copying(deadline_s=60)
+    for broker in full:
+        site.target.restart(broker)
+    settle(site.target)
+    flow.assert_copying(deadline_s=60)
+    flow.judge()

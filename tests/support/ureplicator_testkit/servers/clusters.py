@@ -248,7 +248,7 @@ class KafkaCluster(Server):
         """Brokers that should respond: all except those that the test stopped."""
         running = {n.node_id for n in self._nodes.values() if n.process and n.process.running}
         for process in self.processes():
-            if process.returncode not in (None, -9, 143):
+            if process.returncode not in (None, -9, 143) and not process.disk_full:
                 process.assert_running()
         return running - {CONTROLLER_ID}
 

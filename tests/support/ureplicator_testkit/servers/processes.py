@@ -152,6 +152,7 @@ class Process:
         """A detached process outlives its starter; all others end with the test run."""
         self.name = name
         self.log = log
+        self.disk_full = False
         self.mark = f"{SESSION}.{next(_counter)}"
         marks = {PROCESS_MARK: self.mark}
         if not detached:
@@ -227,6 +228,11 @@ class Process:
 
     def resume(self) -> None:
         self.send_tree(signal.SIGCONT)
+
+    def fill_disk(self) -> None:
+        """Let every further write of this one process to a file fail, as on a full disk."""
+        self.disk_full = True
+        psutil.Process(self.pid).rlimit(psutil.RLIMIT_FSIZE, (0, 0))
 
     def wait(self, deadline_s: float) -> int:
         """The exit code, once the process has ended."""
