@@ -31,7 +31,8 @@ from ureplicator_common.errors import ConfigurationError, OperatingError
 from ureplicator_common.model import Route
 
 if TYPE_CHECKING:
-    from ureplicator_worker.audit.command import Command
+    from ureplicator_worker.audit.command import Command, Done
+    from ureplicator_worker.audit.offset_map import Mapped
     from ureplicator_worker.audit.prepare import Bound
     from ureplicator_worker.audit.repair import Repaired
     from ureplicator_worker.audit.result import AuditRequest, AuditResult
@@ -56,6 +57,12 @@ SHOWN = 20
 @click.option("--resume", is_flag=True, help="Go on from the result in --result.")
 @click.option("--rate", type=Rate(), default=0, help="Bytes per second of each side: 20M.")
 @click.option("--repair", is_flag=True, help="Copy missing records again where no order is broken.")
+@click.option(
+    "--offset-map",
+    "offset_map",
+    is_flag=True,
+    help="Add what was copied before the route's offset map to it.",
+)
 @click.option("--max-findings", type=click.IntRange(0), default=10_000, show_default=True)
 @click.option(
     "--master", default="local[*]", show_default=True, help="local[N]: N partitions at a time."
@@ -72,6 +79,7 @@ def audit(
     resume: bool,
     rate: int,
     repair: bool,
+    offset_map: bool,
     max_findings: int,
     master: str,
     overrides: tuple[str, ...],
@@ -89,8 +97,12 @@ def audit(
         raise click.UsageError("--resume needs --result")
     if resume and first:
         raise click.UsageError("--resume goes on where the result ends: leave --from out")
+    if resume and offset_map:
+        raise click.UsageError("--offset-map needs all records: leave --resume out")
     settings = _settings(config, overrides)
     route = _route(settings, route_name)
+    if offset_map and not route.offset_map:
+        _fail(f"--offset-map: the route {route.route} has no map: set offset_map: true for it")
     from ureplicator_worker.audit.command import Command
     from ureplicator_worker.audit.prepare import Wanted
     from ureplicator_worker.audit.result import AuditOptions
@@ -104,11 +116,19 @@ def audit(
         first=_bound(first, "--from"),
         end=_bound(end, "--to"),
     )
-    options = AuditOptions(rate_bytes_per_s=rate, max_findings=max_findings)
-    spark = {"spark.master": master}
-    command = Command(wanted, options, folder, resume=resume, repair=repair, spark=spark)
-    result, repaired = _execute(settings, command, quiet=as_json)
-    _print(result, repaired, folder, as_json)
+    options = AuditOptions(rate_bytes_per_s=rate, max_findings=max_findings, segments=offset_map)
+    command = Command(
+        wanted,
+        options,
+        folder,
+        resume=resume,
+        repair=repair,
+        offset_map=offset_map,
+        spark={"spark.master": master},
+    )
+    done = _execute(settings, command, quiet=as_json)
+    _print(done, folder, as_json)
+    result = done.result
     if result.reason:
         warn(f"{topic}: {result.state}: {result.reason}")
     raise SystemExit(_exit_code(result))
@@ -149,17 +169,15 @@ def _bound(text: str, option: str) -> Bound | None:
     return Bound(timestamp_ms=max(0, round(aware.timestamp() * 1_000)))
 
 
-def _execute(
-    settings: Settings, command: Command, *, quiet: bool
-) -> tuple[AuditResult, list[Repaired]]:
+def _execute(settings: Settings, command: Command, *, quiet: bool) -> Done:
     from ureplicator_worker.audit.command import execute
 
     began_ms = SystemClock().wall_ms()
     try:
         with _bar(command.wanted.topic, quiet) as advance:
-            result, repaired = execute(settings, command, on_progress=advance)
-        _record(settings, _of(result, command.wanted.numbers), command.folder, began_ms)
-        return result, repaired
+            done = execute(settings, command, on_progress=advance)
+        _record(settings, _of(done.result, command.wanted.numbers), command.folder, began_ms)
+        return done
     except OperatingError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -215,20 +233,16 @@ def _bar(topic: str, quiet: bool) -> Iterator[Any]:
         yield advance
 
 
-def _print(
-    result: AuditResult, repaired: list[Repaired], folder: Path | None, as_json: bool
-) -> None:
+def _print(done: Done, folder: Path | None, as_json: bool) -> None:
+    result = done.result
     if as_json:
-        body = result.to_json()
-        shown = [
+        print_json(
             {
-                "partition": each.partition,
-                "copied": list(each.copied),
-                "refused": {str(offset): why for offset, why in each.refused.items()},
+                **result.to_json(),
+                "repaired": [_shown_repair(each) for each in done.repaired],
+                "offsetMap": [_shown_map(each) for each in done.mapped],
             }
-            for each in repaired
-        ]
-        print_json({**body, "repaired": shown})
+        )
         return
     heads = ("partition", "verified", "equal", "missing", "repeated", "altered", "reordered")
     rows = [
@@ -244,8 +258,10 @@ def _print(
     title = f"{result.topic} on {result.route} -> {result.target_topic}: {result.state}"
     print_table(title, (*heads, "foreign", "notes"), rows)
     _print_findings(result)
-    for each in repaired:
+    for each in done.repaired:
         _print_repaired(each)
+    for mapped in done.mapped:
+        click.echo(f"partition {mapped.partition}: offset map: {_map_text(mapped)}")
     for line in (*result.notes, *(f"next: {step}" for step in result.next_steps)):
         click.echo(line)
     if folder is not None:
@@ -276,6 +292,31 @@ def _print_repaired(each: Repaired) -> None:
         reasons[reason] = reasons.get(reason, 0) + 1
     for reason, count in reasons.items():
         click.echo(f"partition {each.partition}: {count:,} not copied: {reason}")
+
+
+def _shown_repair(each: Repaired) -> dict[str, Any]:
+    return {
+        "partition": each.partition,
+        "copied": list(each.copied),
+        "refused": {str(offset): why for offset, why in each.refused.items()},
+    }
+
+
+def _shown_map(each: Mapped) -> dict[str, Any]:
+    return {
+        "partition": each.partition,
+        "segments": len(each.segments),
+        "from": each.first if each.segments else None,
+        "to": each.end if each.segments else None,
+        "reason": each.reason,
+    }
+
+
+def _map_text(each: Mapped) -> str:
+    if not each.segments:
+        return f"nothing added: {each.reason}"
+    count = len(each.segments)
+    return f"source offsets {each.first} to {each.end} added, {count:,} segment{'s' * (count > 1)}"
 
 
 def _exit_code(result: AuditResult) -> int:

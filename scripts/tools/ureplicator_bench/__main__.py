@@ -14,7 +14,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -29,7 +29,7 @@ from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
 from ureplicator_bench.figures import Figure
-from ureplicator_bench.fleets import control, handover, idle, members, scale
+from ureplicator_bench.fleets import auditing, control, handover, idle, members, scale
 from ureplicator_bench.groups import failover, sync
 from ureplicator_bench.load import Profile
 from ureplicator_bench.report import (
@@ -172,6 +172,12 @@ class BenchOptions:
     help="Records that consumers read again at the target instead, beside MirrorMaker 2.",
 )
 @click.option(
+    "--audit",
+    "only_audit",
+    is_flag=True,
+    help="Cost of an auditor behind the copy instead; five minutes.",
+)
+@click.option(
     "--merge", "only_merge", is_flag=True, help="Measure the merging of small batches instead."
 )
 @click.option(
@@ -204,6 +210,7 @@ def main(
     scale_partitions: int | None,
     group_count: int | None,
     only_failover: bool,
+    only_audit: bool,
     only_merge: bool,
     only_rows: bool,
     as_json: bool,
@@ -217,23 +224,28 @@ def main(
     wanted = BenchOptions(
         profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler, spark, sql, tls
     )
+    flags = {
+        "failover": only_failover,
+        "audit": only_audit,
+        "control": only_control,
+        "handover": only_handover,
+        "members": only_members,
+    }
     try:
         if idle_partitions is not None:
-            good, figures = _idle(idle_partitions)
-        elif scale_partitions is not None:
-            good, figures = _scale(scale_partitions)
-        elif group_count is not None:
-            good, figures = _groups(group_count)
-        elif only_failover:
-            good, figures = _failover()
+            good, figures = _printed(
+                "idle", idle.figures(idle_partitions, progress=_print_progress)
+            )
         elif only_merge:
-            good, figures = _merge()
+            good, figures = _printed("merge", merge.figures(progress=_print_progress))
         elif only_rows:
             good, figures = _rows(deadline)
-        elif only_control or only_handover:
-            good, figures = _control() if only_control else _handover()
-        elif only_members:
-            good, figures = _members()
+        elif scale_partitions is not None:
+            good, figures = _counted("scale", scale.figures, scale_partitions)
+        elif group_count is not None:
+            good, figures = _counted("groups", sync.figures, group_count)
+        elif any(flags.values()):
+            good, figures = _alone(next(kind for kind, is_set in flags.items() if is_set))
         else:
             good, figures = _run(wanted, only_memory=only_memory)
     except (AssertionError, RestFailure, KafkaException, NotSetUpError) as error:
@@ -245,6 +257,16 @@ def main(
     if as_json:
         click.echo(json.dumps(_machine() | figures, indent=2))
     sys.exit(0 if good else 1)
+
+
+ALONE: Mapping[str, Callable[[], Iterable[Figure]]] = {
+    "failover": lambda: failover.figures(FOLDER, progress=_print_progress),
+    "audit": lambda: auditing.figures(FOLDER, progress=_print_progress),
+    "control": lambda: control.figures(FOLDER, progress=_print_progress),
+    "handover": lambda: handover.figures(FOLDER),
+    "members": lambda: members.figures(FOLDER),
+}
+"""What a flag has measured in the folder, instead of copies."""
 
 
 def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
@@ -280,30 +302,6 @@ def _contenders(wanted: BenchOptions, servers: Servers, more: ExitStack) -> Iter
         yield MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned")
 
 
-def _control() -> tuple[bool, dict[str, Any]]:
-    with _folder():
-        return _printed("control", control.figures(FOLDER, progress=_print_progress))
-
-
-def _idle(partitions: int) -> tuple[bool, dict[str, Any]]:
-    return _printed("idle", idle.figures(partitions, progress=_print_progress))
-
-
-def _scale(partitions: int) -> tuple[bool, dict[str, Any]]:
-    with _folder():
-        return _printed("scale", scale.figures(FOLDER, partitions, progress=_print_progress))
-
-
-def _groups(count: int) -> tuple[bool, dict[str, Any]]:
-    with _folder():
-        return _printed("groups", sync.figures(FOLDER, count, progress=_print_progress))
-
-
-def _failover() -> tuple[bool, dict[str, Any]]:
-    with _folder():
-        return _printed("failover", failover.figures(FOLDER, progress=_print_progress))
-
-
 def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
     """Each contender is warmed up alike; then it copies each row once.
 
@@ -337,18 +335,16 @@ def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
     return good, {"rows": [asdict(row) for row in found]}
 
 
-def _merge() -> tuple[bool, dict[str, Any]]:
-    return _printed("merge", merge.figures(progress=_print_progress))
-
-
-def _handover() -> tuple[bool, dict[str, Any]]:
+def _alone(kind: str) -> tuple[bool, dict[str, Any]]:
     with _folder():
-        return _printed("handover", handover.figures(FOLDER))
+        return _printed(kind, ALONE[kind]())
 
 
-def _members() -> tuple[bool, dict[str, Any]]:
+def _counted(
+    kind: str, measure: Callable[..., Iterable[Figure]], count: int
+) -> tuple[bool, dict[str, Any]]:
     with _folder():
-        return _printed("members", members.figures(FOLDER))
+        return _printed(kind, measure(FOLDER, count, progress=_print_progress))
 
 
 def _printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]]:

@@ -25,6 +25,24 @@ def cpu_s(processes: Iterable[Process]) -> float:
     return sum(_cpu_s(pid) for process in processes for pid in process.tree())
 
 
+class OwnTimes:
+    """Processor time of a tree whose processes come and go: the last that was seen of each.
+
+    Linux adds the time of a process that has ended to its parent only if the parent waits for it.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._seen: dict[int, float] = {}
+
+    def see(self) -> float:
+        """Sum in seconds, with what is seen now."""
+        for pid in self._process.tree():
+            with contextlib.suppress(OSError):
+                self._seen[pid] = sum(_times(pid)[:2]) / _TICKS_PER_S
+        return sum(self._seen.values())
+
+
 def others_cpu_s(known_s: float) -> float:
     """Processor time of programs that are neither ours nor in `known_s`."""
     return _machine_cpu_s() - known_s - sum(os.times()[:4])
@@ -68,9 +86,14 @@ def is_python(pid: int) -> bool:
 
 def _cpu_s(pid: int) -> float:
     with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / _TICKS_PER_S
+        return sum(_times(pid)) / _TICKS_PER_S
     return 0.0
+
+
+def _times(pid: int) -> Sequence[int]:
+    """In user mode, in the kernel, and both of children that were waited for; in ticks (proc(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [int(each) for each in fields[11:15]]
 
 
 def _rss_bytes(pid: int) -> int:

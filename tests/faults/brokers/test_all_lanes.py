@@ -108,7 +108,7 @@ def test_a_coordinator_is_killed_while_transactions_are_sealed(
 def test_the_disk_under_the_positions_is_full(
     site: ReplicatedServers, fleet: Fleet, flow: Flow, everywhere: bool
 ) -> None:
-    """A broker whose writes fail ends itself, in the middle of an append. Its log is repaired at its start."""
+    """A broker whose writes fail ends itself in the middle of an append, and repairs its log at its start."""
     coordinator = group_coordinator(site.target, fleet.group(ONCE))
     full = range(1, BROKERS + 1) if everywhere else [coordinator]
     for broker in full:

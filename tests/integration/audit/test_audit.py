@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from ureplicator_common.model import Route, position_group
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
+from ureplicator_common.model import Partition, Route, position_group
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_testkit.fleet.real_fleet import pids_of
 from ureplicator_testkit.records.topics import (
     NewRecord,
@@ -44,6 +49,7 @@ from ureplicator_worker.auditor.session import AuditorSession
 pytestmark = pytest.mark.timeout(600)
 COUNT = 40_000
 APART = 8
+FLEET = "audited"
 KEPT_FOR_EVER = {"retention.ms": "-1"}
 
 Named = set[tuple[str, int, int]]
@@ -178,14 +184,14 @@ def test_rounds_follow_each_other(spark: Any, both: tuple[str, str], topic: str)
     assert result.ended_ms - result.began_ms > 3_000
 
 
-def configuration(folder: Path, both: Sequence[str]) -> Path:
+def configuration(folder: Path, both: Sequence[str], **route: Any) -> Path:
     config = folder / "fleet.yaml"
     clusters = {name: {"bootstrap.servers": each} for name, each in zip("ab", both, strict=True)}
     content = {
-        "fleet": "audited",
+        "fleet": FLEET,
         "zookeeper": {"hosts": "127.0.0.1:1"},
         "clusters": clusters,
-        "routes": [{"source": "a", "target": "b"}],
+        "routes": [{"source": "a", "target": "b", **route}],
     }
     config.write_text(json.dumps(content))
     return config
@@ -193,7 +199,7 @@ def configuration(folder: Path, both: Sequence[str]) -> Path:
 
 def commit_position(bootstrap: str, topic: str, position: int) -> None:
     """As the route's position."""
-    group = position_group(fleet="audited", route=Route("a", "b"))
+    group = position_group(fleet=FLEET, route=Route("a", "b"))
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         consumer.commit(offsets=[TopicPartition(topic, 0, position)], asynchronous=False)
@@ -254,6 +260,36 @@ def test_the_command_compares_resumes_and_repairs(
     assert done.returncode == 2
     reason = "not verified: partition 0: the target has no records"
     assert done.stderr.splitlines()[-1] == f"{topic}: {reason}"
+
+
+def test_the_command_adds_to_the_offset_map(
+    both: tuple[str, str], topic: str, tmp_path: Path
+) -> None:
+    """Once; of equal partitions alone, and only where the route has a map."""
+    config = configuration(tmp_path, both)
+    produce(both[0], topic, [record(n) for n in range(300)])
+    delete_records(both[0], topic, {0: 100})
+    produce(both[1], topic, [record(n) for n in range(100, 300)])
+    commit_position(both[1], topic, 300)
+    command = ["audit", str(config), "--topic", topic, "--master", "local[1]", "--offset-map"]
+    done = run(*command)
+    assert done.returncode == 2
+    assert "--offset-map: the route a.b has no map: set offset_map: true for it" in done.stderr
+    configuration(tmp_path, both, offset_map=True)
+    done = run(*command)
+    assert done.returncode == 0, done.stderr
+    assert "partition 0: offset map: source offsets 100 to 300 added, 1 segment" in done.stdout
+    name = map_topic(fleet=FLEET, route=Route("a", "b"))
+    with closing(KafkaOffsetMaps(ClusterClient(both[1]), name)) as maps:
+        maps.update()
+        partition = Partition(Route("a", "b"), topic, 0)
+        assert list(maps.segments(partition)) == [MapSegment(100, 300, 0)]
+    done = run(*command, "--json")
+    (again,) = json.loads(done.stdout)["offsetMap"]
+    assert (again["segments"], again["reason"]) == (0, "the map has all that was compared")
+    produce(both[1], topic, [NewRecord(b"foreign")])
+    done = run(*command)
+    assert "partition 0: offset map: nothing added: records differ: 1" in done.stdout
 
 
 def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(

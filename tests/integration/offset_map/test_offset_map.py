@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
+from ureplicator_common.kafka import topic_id_text
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.kafka.positions import PositionStore
@@ -30,6 +32,9 @@ from ureplicator_testkit.copier.mapped_lane import (
 from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.records.topics import NewRecord
 from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.audit.offset_map import add_to_map
+from ureplicator_worker.audit.result import AuditOptions, AuditResult, PartitionRange
+from ureplicator_worker.audit.task import Work, compare_partition
 
 
 @pytest.fixture
@@ -130,6 +135,55 @@ def test_what_was_copied_before_the_map_existed_is_unknown(
         if turn:
             assert forward(segments, segments[0].first - 1) is None
             assert forward(segments, segments[0].first) == segments[0].target
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_an_audit_adds_what_was_copied_before_the_map_existed(
+    lane: RealLane, maps: KafkaOffsetMaps, delivery: Delivery
+) -> None:
+    """Copiers are killed before the map is switched on: records are repeated, or their batches aborted."""
+    lane.make(1)
+    copy_in_turn(lane, map_settings(delivery, offset_map=False))
+    driver = start_mapped(lane, map_settings(delivery), resumed=True)
+    lane.fill_in_turn(14)
+    driver.wait_caught_up()
+    assert mapped(lane, maps)[0].first > 0
+    added, *_ = add_to_map(
+        audited(lane, delivery),
+        fleet=lane.fleet,
+        clusters={ROUTE.target: {"bootstrap.servers": lane.target.bootstrap}},
+    )
+    assert not added.reason
+    lane.fill_in_turn(15)
+    driver.wait_caught_up()
+    driver.stop()
+    segments = mapped(lane, maps)
+    assert segments[0].first == 0
+    assert_map_true(lane, segments)
+
+
+def audited(lane: RealLane, delivery: Delivery) -> AuditResult:
+    """All that is copied, by the task of an audit in this process."""
+    source, target = ({"bootstrap.servers": each.bootstrap} for each in (lane.source, lane.target))
+    options = AuditOptions(delivery=delivery, segments=True)
+    wanted = PartitionRange(0, lane.stored(1)[0].offset)
+    outcome = compare_partition(Work(lane.topic, lane.topic, source, target, wanted, options, 0, 9))
+    assert not outcome.error
+    ids = [topic_id(each.bootstrap, lane.topic) for each in (lane.source, lane.target)]
+    return AuditResult(
+        str(ROUTE),
+        lane.topic,
+        lane.topic,
+        (outcome.result,),
+        source_topic_id=ids[0],
+        target_topic_id=ids[1],
+        segments={0: outcome.segments},
+    )
+
+
+def topic_id(bootstrap: str, topic: str) -> str:
+    with closing(ClusterClient(bootstrap)) as client:
+        return topic_id_text(UUID(client.view([topic]).topic_ids[topic]))
 
 
 def test_without_the_topic_copying_goes_on(lane: RealLane, maps: KafkaOffsetMaps) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_worker.audit import store
 from ureplicator_worker.audit.job import run_audit
+from ureplicator_worker.audit.offset_map import Mapped, add_to_map
 from ureplicator_worker.audit.prepare import Wanted, prepare
 from ureplicator_worker.audit.repair import Repaired, repair
 from ureplicator_worker.audit.result import AuditOptions, AuditRequest, AuditResult
@@ -31,25 +32,35 @@ SPARK_MODULES = ("pyspark", "py4j")
 JVM_END_S = 2.0
 """A JVM whose connections broke has ended by then, or goes on."""
 
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result, and what was done with it."""
+
+    result: AuditResult
+    repaired: Sequence[Repaired] = ()
+    mapped: Sequence[Mapped] = ()
+
+
 Progress = Callable[[AuditRequest, AuditResult, int], None]
 """Gets the result so far, and the source offsets that were compared since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`folder`: of the result, None to keep none. `spark`: properties of the session."""
+    """`folder`: of the result, None to keep none. `offset_map`: add to the route's map what was copied before
+    it. `spark`: properties of the session."""
 
     wanted: Wanted
     options: AuditOptions
     folder: Path | None = None
     resume: bool = False
     repair: bool = False
+    offset_map: bool = False
     spark: Mapping[str, str] = field(default_factory=dict)
 
 
-def execute(
-    settings: Settings, command: Command, *, on_progress: Progress
-) -> tuple[AuditResult, list[Repaired]]:
+def execute(settings: Settings, command: Command, *, on_progress: Progress) -> Done:
     """Raises OperatingError, and KeyboardInterrupt: then the folder has what was compared."""
     former = _former(command)
     request = _request(settings, command)
@@ -81,8 +92,11 @@ def execute(
         progress(result)
         if command.folder is not None:
             store.save_parquet(spark, command.folder, result)
-    repaired = repair(request, result, clusters=clusters) if command.repair else []
-    return result, repaired
+    return Done(
+        result,
+        repair(request, result, clusters=clusters) if command.repair else (),
+        add_to_map(result, fleet=settings.fleet, clusters=clusters) if command.offset_map else (),
+    )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.model import Route
+from ureplicator_common.offset_map import segments as offset_map
 from ureplicator_worker.audit.result import (
     NO_OFFSET,
     AuditRequest,
@@ -93,6 +94,7 @@ class _Progress:
         known = {each.partition: each for each in former.partitions} if former else {}
         self._findings: list[Finding] = list(former.findings) if former else []
         self._failures: dict[int, int] = {}
+        self._segments: dict[int, tuple[offset_map.MapSegment, ...]] = {}
         self._done: dict[int, PartitionResult] = known | {
             each.partition: _begun(known.get(each.partition), each) for each in request.partitions
         }
@@ -143,6 +145,8 @@ class _Progress:
             self._done[number] = merged(before, outcome.result)
             stuck = _place(before) == _place(outcome.result)
             self._findings += outcome.findings
+            known = self._segments.get(number, ())
+            self._segments[number] = offset_map.merged(known, outcome.segments)
             if not self._done[number].complete:
                 if stuck and not cut:
                     self._note(number, "the source's log ends before the position of the route")
@@ -175,6 +179,7 @@ class _Progress:
             notes=tuple(_notes(request)),
             source_topic_id=request.source_topic_id,
             target_topic_id=request.target_topic_id,
+            segments=dict(self._segments),
         )
 
     def _now_ms(self) -> int:

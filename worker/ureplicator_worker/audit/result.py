@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from ureplicator_common.audits import EMPTY_RANGE
 from ureplicator_common.model import Delivery, camel
+from ureplicator_common.offset_map.segments import MapSegment
 
 T = TypeVar("T")
 
@@ -80,7 +81,8 @@ class AuditOptions:
     """`delivery`: in at_least_once repeats are within the promise. `start`: the route's start, since with
     any but `earliest` the first records are not on the target. `timestamps`: false where the target
     stamps records itself. `rate_bytes_per_s`: limit for each side, 0 none. `round_s`: time after which
-    progress is reported. `stop_at_end`: do not go on behind the range once all differences are explained."""
+    progress is reported. `stop_at_end`: do not go on behind the range once all differences are explained.
+    `segments`: those of an offset map are wanted, too."""
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     start: str = "earliest"
@@ -91,6 +93,7 @@ class AuditOptions:
     max_findings: int = 10_000
     round_s: float = 15.0
     stop_at_end: bool = False
+    segments: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,10 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """Times are wall clock in milliseconds, for display; `ended_ms` is 0 while the audit runs."""
+    """Times are wall clock in milliseconds, for display; `ended_ms` is 0 while the audit runs.
+
+    `segments`: of an offset map, by partition, if they were wanted. They are not in the JSON.
+    """
 
     route: str
     topic: str
@@ -160,6 +166,7 @@ class AuditResult:
     notes: tuple[str, ...] = field(default=())
     source_topic_id: str = ""
     target_topic_id: str = ""
+    segments: Mapping[int, tuple[MapSegment, ...]] = field(default_factory=dict)
 
     @property
     def state(self) -> AuditState:
@@ -218,7 +225,7 @@ class AuditResult:
     def to_json(self) -> dict[str, Any]:
         counts = ("compared", "repeated", "missing", "altered", "reordered", "foreign", "compacted")
         return {
-            **_to_json(self, leave_out=("partitions", "findings")),
+            **_to_json(self, leave_out=("partitions", "findings", "segments")),
             "state": self.state.value,
             "totals": {name: self.total(name) for name in counts},
             "nextSteps": list(self.next_steps),

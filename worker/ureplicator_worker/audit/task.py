@@ -19,8 +19,10 @@ from functools import partial
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import Extent
+from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.audit.core.comparison import Comparison
 from ureplicator_worker.audit.core.history import SIZE
+from ureplicator_worker.audit.core.pairs import Pairs
 from ureplicator_worker.audit.core.pending import Limits
 from ureplicator_worker.audit.core.side import Chunk, Side
 from ureplicator_worker.audit.result import (
@@ -56,10 +58,11 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`error`: what stopped this partition; the result holds what was compared before. `cancelled`: nothing
-    of this round can be kept."""
+    of this round can be kept. `segments`: of an offset map, if they are wanted."""
 
     result: PartitionResult
     findings: tuple[Finding, ...] = ()
+    segments: tuple[MapSegment, ...] = ()
     error: str = ""
     cancelled: bool = False
 
@@ -119,6 +122,7 @@ def _compare(
     start = locate(work, source, target, originals, copies)
     ours = Side(source.chunks(start.source, originals.end), start.source)
     theirs = Side(target.chunks(start.target, copies.end), start.target)
+    pairs = Pairs() if work.options.segments else None
     comparison = Comparison(
         work.range.partition,
         ours,
@@ -128,12 +132,17 @@ def _compare(
         leading=start.leading,
         tail=partial(_tail, work, start, originals, copies, signals),
         max_findings=work.max_findings,
+        pairs=pairs,
     )
 
     def outcome() -> Outcome:
         result = _result(work, start, comparison, ours, theirs)
         nothing = uncompared(result, work.range, start, ours.passed, originals, copies)
-        return Outcome(replace(result, uncompared=nothing), tuple(comparison.findings))
+        return Outcome(
+            replace(result, uncompared=nothing),
+            tuple(comparison.findings),
+            pairs.segments() if pairs is not None else (),
+        )
 
     kept: Outcome | None = None
     try:

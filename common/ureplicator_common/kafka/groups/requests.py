@@ -31,7 +31,7 @@ PORTION = 200
 socket: a broker reads no request while nobody takes its responses."""
 GROUPS_PER_REQUEST = 100
 DESCRIBED = 500
-COMMITS = 512
+COMMITS = 2_048
 CHANNELS = 48
 """Connections to a coordinator for commits, and commits that are sent over them at once. A coordinator
 responds when a commit is replicated, and waits some milliseconds for others to write with it

@@ -38,7 +38,9 @@ from ureplicator_controller.engines.groups.way_back import reversed_clusters
 
 _ALL = GroupFilter.of([".*"], [])
 _NO_MAP = "the offset map has no segment for this offset"
-_MAP_HINT = "set offset_map: true for the route: what was copied before has no map"
+_MAP_HINT = (
+    "set offset_map: true for the route; ureplicator audit --offset-map adds what was copied before"
+)
 
 
 @dataclass(frozen=True, slots=True)

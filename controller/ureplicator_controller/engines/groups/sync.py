@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 
 RETRY_DELAYS_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 STOP_TIMEOUT_S = 5.0
-PORTION = 500
+PORTION = 2_000
 """Groups that are written after one check of the epoch."""
 MAX_AGE_S = 30.0
 """Age of offsets read at the target after which they are read again before anything is written. A large
@@ -167,21 +168,50 @@ def written(
 ) -> Iterator[GroupDecision]:
     """Write what is pending, portion by portion; the decisions with their outcomes, in their order.
 
-    `count` takes the number of offsets written. What is left when writing may not go on stays pending.
-    Raises ClusterUnavailable.
+    The next portion is decided while one is written: deciding takes the processor, writing waits for the
+    target. So `target` and both functions are used in another thread, one call at a time, while `decisions`
+    go on in this one. `count` takes the number of offsets written. What is left when writing may not go on
+    stays pending. Raises ClusterUnavailable.
     """
-    goes_on = True
-    for portion in _portions(decisions):
+    writer = _Writer(target, may_write=may_write, count=count)
+    with ThreadPoolExecutor(1, thread_name_prefix="group offsets") as thread:
+        writing: Future[Iterable[GroupDecision]] | None = None
+        for portion in _portions(decisions):
+            before, writing = writing, thread.submit(writer.write, portion)
+            if before is not None:
+                yield from before.result()
+        assert writing is not None
+        yield from writing.result()
+
+
+class _Writer:
+    """Writes portions, until writing may not go on."""
+
+    def __init__(
+        self,
+        target: ConsumerGroups,
+        *,
+        may_write: Callable[[], bool],
+        count: Callable[[int], None],
+    ) -> None:
+        self._target = target
+        self._may_write = may_write
+        self._count = count
+        self._goes_on = True
+
+    def write(self, portion: Sequence[GroupDecision]) -> Iterable[GroupDecision]:
+        """The decisions with their outcomes."""
         outcome = {each.group: each for each in portion}
-        pending = [each for each in portion if each.is_pending] if goes_on else []
-        outcome |= _without_members(target, pending)
+        pending = [each for each in portion if each.is_pending] if self._goes_on else []
+        outcome |= _without_members(self._target, pending)
         due = {each.group: writes for each in pending if (writes := outcome[each.group].writes)}
-        goes_on = goes_on and (not due or may_write())
-        for group, refused in (target.commit(due) if due and goes_on else {}).items():
+        self._goes_on = self._goes_on and (not due or self._may_write())
+        refusals = self._target.commit(due) if due and self._goes_on else {}
+        for group, refused in refusals.items():
             outcome[group] = _settled(outcome[group], refused)
             if not isinstance(refused, ClusterUnavailable):
-                count(len(due[group]) - len(refused))
-        yield from outcome.values()
+                self._count(len(due[group]) - len(refused))
+        return outcome.values()
 
 
 def _portions(decisions: Iterable[GroupDecision]) -> Iterator[Sequence[GroupDecision]]:

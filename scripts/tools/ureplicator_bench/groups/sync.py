@@ -32,6 +32,7 @@ from ureplicator_bench.servers import Servers, running
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import GroupPatterns, GroupSyncSettings, RouteConfig
 from ureplicator_common.contents import TopicIntent
+from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_common.kafka.client import BlockingConnection, ClusterClient
 from ureplicator_common.kafka.groups import CommittedOffset, wire
 from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
@@ -96,7 +97,8 @@ def _kind(request: Any) -> str:
 
 
 def figures(folder: Path, groups: int, *, progress: Callable[[str], None]) -> Iterator[Figure]:
-    """All of them, as they are measured."""
+    """All of them, as they are measured. The garbage is collected as in a controller."""
+    collect_seldom()
     with running(folder) as servers:
         fleet = _copied(servers, folder, progress)
         members = _Members(servers.source.bootstrap, groups)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ureplicator_worker.audit.core.comparison import Comparison
+from ureplicator_worker.audit.core.pairs import Pairs
 from ureplicator_worker.audit.core.pending import Limits
 from ureplicator_worker.audit.core.side import Chunk, Content, Side
 
@@ -111,7 +112,7 @@ class History:
         found.finish()
         return found
 
-    def compare(self) -> Comparison:
+    def compare(self, *, pairs: Pairs | None = None) -> Comparison:
         found = Comparison(
             0,
             Side(chunks(self.source, size=97), self.source_start),
@@ -119,6 +120,7 @@ class History:
             required=self.required,
             limits=self.limits,
             max_findings=len(self.target),
+            pairs=pairs,
         )
         while found.step():
             pass

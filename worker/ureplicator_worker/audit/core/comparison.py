@@ -23,6 +23,7 @@ from statistics import median
 
 from ureplicator_worker.audit.core.alignment import RUN, Anchor, anchors, meeting
 from ureplicator_worker.audit.core.history import History, Tail
+from ureplicator_worker.audit.core.pairs import Pairs
 from ureplicator_worker.audit.core.pending import Limits, Pending, Region
 from ureplicator_worker.audit.core.side import Content, Side
 from ureplicator_worker.audit.result import NO_OFFSET, Finding, FindingKind
@@ -44,13 +45,16 @@ class Comparison:
         leading: bool = True,
         tail: Tail | None = None,
         max_findings: int = 10_000,
+        pairs: Pairs | None = None,
     ) -> None:
-        """`leading`: the first records of both sides need not belong together."""
+        """`leading`: the first records of both sides need not belong together. `pairs`: takes the offsets of
+        those that do."""
         self._partition = partition
         self._source, self._target = source, target
         self._required = required
         self._leading = leading
         self._max_findings = max_findings
+        self._pairs = pairs
         self._history = History(tail)
         self._pending = Pending(self._history, limits, self._report)
         self._source_before, self._target_before = source.offset - 1, target.offset - 1
@@ -95,16 +99,20 @@ class Comparison:
     def _equal(self, contents: Sequence[Content]) -> None:
         count = len(contents)
         offsets, copies = self._source.offsets(count), self._target.offsets(count)
-        self._accept(offsets, contents)
+        self._accept(offsets, copies, contents)
         self._pass(count, count, offsets[-1], copies[-1])
 
-    def _accept(self, offsets: Sequence[int], contents: Sequence[Content]) -> None:
+    def _accept(
+        self, offsets: Sequence[int], copies: Sequence[int], contents: Sequence[Content]
+    ) -> None:
         if self.first_offset == NO_OFFSET:
             self.first_offset = offsets[0]
             self._pending.oldest_ms = contents[0][3] or 0
         self._leading = False
         self.compared += len(offsets)
         self._history.append(offsets, [hash(each) for each in contents])
+        if self._pairs is not None:
+            self._pairs.add(offsets, copies)
 
     def _pass(self, source: int, target: int, source_before: int, target_before: int) -> None:
         self._source.consume(source)
@@ -191,7 +199,11 @@ class Comparison:
         offsets, contents = self._source.offsets(ours), self._source.contents(ours)
         copies, copied = self._target.offsets(theirs), self._target.contents(theirs)
         if found:
-            self._accept([offsets[a] for a, _ in found], [contents[a] for a, _ in found])
+            self._accept(
+                [offsets[a] for a, _ in found],
+                [copies[b] for _, b in found],
+                [contents[a] for a, _ in found],
+            )
         region = self._region_of_next(ours, theirs)
         mine, others = {a for a, _ in found}, {b for _, b in found}
         alone = [n for n in range(ours) if n not in mine]
@@ -235,6 +247,8 @@ class Comparison:
 
     def _report(self, kind: FindingKind, source: int, target: int, detail: str) -> None:
         self.counts[kind] += 1
+        if self._pairs is not None and kind is FindingKind.REPEATED and source != NO_OFFSET:
+            self._pairs.add([source], [target], repeated=True)
         if len(self.findings) < self._max_findings:
             self.findings.append(Finding(self._partition, kind, source, target, detail))
 

@@ -1,0 +1,92 @@
+"""Segments of an offset map from the pairs of an audit: they say of each record where its copies lie."""
+
+import random
+from collections import defaultdict
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ureplicator_common.offset_map.segments import MAX_SEGMENTS, MapSegment, backward, forward
+from ureplicator_testkit.records.copies import Course, compare, content, history
+from ureplicator_worker.audit.core.pairs import Pairs
+from ureplicator_worker.audit.result import FindingKind
+
+COURSES = [
+    Course(exactly_once=exactly_once, delete_source=source, delete_target=target)
+    for exactly_once in (False, True)
+    for source in (False, True)
+    for target in (False, True)
+]
+
+
+@given(st.sampled_from(COURSES), st.integers(0, 1 << 32))
+def test_they_agree_with_both_logs(course: Course, seed: int) -> None:
+    """Forward to the last copy, back from each. Of what lies before the first pair repeats may be known."""
+    past = history(course, random.Random(seed))  # noqa: S311
+    pairs = Pairs()
+    found = past.compare(pairs=pairs)
+    segments = pairs.segments()
+    copies = defaultdict(list)
+    for place, each in past.target:
+        copies[each].append(place)
+    known = [o for o, c in past.source if copies[c] and found.first_offset <= o < past.required]
+    assert known
+    for offset, record in past.source:
+        if offset in known:
+            assert forward(segments, offset) == copies[record][-1]
+            assert all(
+                backward(segments, each) == offset
+                for each in copies[record]
+                if each >= segments[0].target
+            )
+        elif copies[record] and offset < found.first_offset:
+            assert forward(segments, offset) in (None, copies[record][-1])
+
+
+def test_a_short_log_with_repeats() -> None:
+    """Shorter than a run: it is aligned by the longest common sequence."""
+    source = [(10 + n, content(n)) for n in range(6)]
+    target = list(enumerate(content(n) for n in (0, 1, 2, 3, 2, 3, 4, 5)))
+    pairs = Pairs()
+    assert compare(source, target, pairs=pairs).counts[FindingKind.REPEATED] == 2
+    found = pairs.segments()
+    assert [forward(found, 10 + n) for n in range(6)] == [0, 1, 4, 5, 6, 7]
+    assert [backward(found, n) for n in range(8)] == [10, 11, 12, 13, 12, 13, 14, 15]
+
+
+def test_equal_differences_are_one_segment_also_across_chunks_and_holes_of_both() -> None:
+    pairs = Pairs()
+    pairs.add([5, 6, 7], [0, 1, 2])
+    pairs.add([8, 10], [3, 5])
+    pairs.add([11], [6])
+    assert pairs.segments() == (MapSegment(5, 12, 0),)
+
+
+def test_repeats_are_put_in_their_place() -> None:
+    pairs = Pairs()
+    pairs.add([0, 1, 2], [0, 1, 2])
+    pairs.add([3, 4], [5, 6])
+    pairs.add([1, 2], [3, 4], repeated=True)
+    assert pairs.segments() == (
+        MapSegment(0, 3, 0),
+        MapSegment(1, 3, 3, repeated=True),
+        MapSegment(3, 5, 5),
+    )
+
+
+@example(3 * MAX_SEGMENTS)
+@given(st.integers(1, 3 * MAX_SEGMENTS))
+def test_memory_is_bounded_and_nothing_is_passed_over(records: int) -> None:
+    """A marker behind each record of the target; what is left out is rounded down."""
+    pairs = Pairs()
+    for number in range(records):
+        pairs.add([number], [2 * number])
+        assert len(pairs) <= 2 * MAX_SEGMENTS
+    segments = pairs.segments()
+    assert len(segments) <= MAX_SEGMENTS
+    assert forward(segments, 0) == 0
+    assert forward(segments, records - 1) == 2 * (records - 1)
+    for offset in range(0, records, 97):
+        place = forward(segments, offset)
+        assert place is not None
+        assert place <= 2 * offset
