@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ureplicator_common.kafka import ClusterUnavailable
 
 TopicPartition = tuple[str, int]
+
+SHARE = "share"
+"""Kind of a share group (KIP-932)."""
 
 EMPTY_STATES = frozenset({"Empty", "Dead"})
 """States of a group without members, in both group protocols. Any other one counts as a group with members,
@@ -38,10 +41,12 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """Groups of a cluster. `failed`: brokers whose groups are missing, with the reasons."""
+    """Groups of a cluster. `failed`: brokers whose groups are missing, with the reasons. `share`: the brokers
+    show start offsets of share groups, and let them be set (Kafka 4.2)."""
 
     groups: Mapping[str, ListedGroup] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    share: bool = False
 
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
@@ -55,9 +60,8 @@ class ConsumerGroups(Protocol):
         ...
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:
-        """Committed offsets of each group; the same object as before if they are the same.
-
-        Raises ClusterUnavailable.
+        """Committed offsets of each group, start offsets of one that was listed as a share group; the same
+        object as before if they are the same. Raises ClusterUnavailable.
         """
         ...
 
@@ -69,10 +73,11 @@ class ConsumerGroups(Protocol):
         ...
 
     def commit(
-        self, groups: Mapping[str, Offsets]
+        self, groups: Mapping[str, Offsets], *, share: Collection[str] = ()
     ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
         """Commit for groups without members, with the leader epoch -1; the coordinator refuses a group that
-        has some. The partitions that were refused, with the reasons. Raises ClusterUnavailable.
+        has some. The partitions that were refused, with the reasons. Of groups in `share` the start offsets
+        are set. Raises ClusterUnavailable.
         """
         ...
 

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -22,7 +22,15 @@ from ureplicator_common.kafka.client import GROUP_COORDINATOR, Broker, ClusterCl
 from ureplicator_common.kafka.cluster_view import CORRELATION_ID_BYTES
 from ureplicator_common.kafka.errors import COORDINATOR_MOVED, error_name
 from ureplicator_common.kafka.features import accepted_versions
-from ureplicator_common.kafka.groups import GroupList, ListedGroup, Offsets, TopicPartition, wire
+from ureplicator_common.kafka.groups import (
+    SHARE,
+    GroupList,
+    ListedGroup,
+    Offsets,
+    TopicPartition,
+    share_wire,
+    wire,
+)
 from ureplicator_common.kafka.position_rows import in_requests
 from ureplicator_common.portions import portions
 
@@ -52,6 +60,7 @@ class KafkaConsumerGroups:
         self._at: dict[str, Broker] = {}
         self._newest: dict[Broker, Mapping[int, int]] = {}
         self._fetched = _FetchedOffsets()
+        self._share: frozenset[str] = frozenset()
 
     def listed(self) -> GroupList:
         """Brokers may have been upgraded since the last list: their versions are asked again."""
@@ -70,14 +79,19 @@ class KafkaConsumerGroups:
             at |= {each.id: broker for each in found}
         self._at = at
         self._fetched.keep(at)
-        return GroupList(groups, failed)
+        self._share = frozenset(id for id, each in groups.items() if each.kind == SHARE)
+        newest = self._newest.values()
+        can_share = all(share_wire.ALTER_SHARE_OFFSETS in each for each in newest)
+        return GroupList(groups, failed, share=bool(newest) and can_share)
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:
         led, missing = self._led(groups)
         found: dict[str, Offsets | ClusterUnavailable] = dict(missing)
         self._fetched.begin()
         for broker, some in led.items():
-            found |= self._fetch(broker, some)
+            found |= self._fetch(broker, [each for each in some if each not in self._share])
+            for portion in portions([each for each in some if each in self._share], DESCRIBED):
+                found |= self._fetch_share(broker, portion)
         return {group: found.get(group, _no_response(group)) for group in groups}
 
     def states(self, groups: Sequence[str]) -> Mapping[str, str | ClusterUnavailable]:
@@ -89,13 +103,21 @@ class KafkaConsumerGroups:
         return {group: states.get(group, _no_response(group)) for group in groups}
 
     def commit(
-        self, groups: Mapping[str, Offsets]
+        self, groups: Mapping[str, Offsets], *, share: Collection[str] = ()
     ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
         led, missing = self._led(list(groups))
         refused: dict[str, dict[TopicPartition, str]] = {group: {} for group in groups}
         failed: dict[str, ClusterUnavailable] = dict(missing)
         for broker, some in led.items():
-            commits = [(id, part) for id in some for part in in_requests(groups[id])]
+            commits = [
+                (id, part) for id in some if id not in share for part in in_requests(groups[id])
+            ]
+            altered = {id: groups[id] for id in some if id in share}
+            for group, outcome in self._alter(broker, altered):
+                if isinstance(outcome, ClusterUnavailable):
+                    failed[group] = outcome
+                else:
+                    refused[group] |= outcome
             for group, outcome in self._commit(broker, commits):
                 if isinstance(outcome, ClusterUnavailable):
                     failed[group] = outcome
@@ -146,6 +168,20 @@ class KafkaConsumerGroups:
             for group, found in reply.items():
                 yield group, self._failure(group, found) if isinstance(found, int) else found
 
+    def _fetch_share(
+        self, broker: Broker, groups: Sequence[str]
+    ) -> dict[str, Offsets | ClusterUnavailable]:
+        request = share_wire.describe_share_offsets(groups)
+        try:
+            reply = self._client.call(broker, request, share_wire.ShareOffsetsDecoder())
+        except ClusterUnavailable as error:
+            self._forget(groups)
+            return dict.fromkeys(groups, error)
+        return {
+            each.group: self._failure(each.group, each.error) if each.error else each.offsets
+            for each in reply
+        }
+
     def _describe(
         self, broker: Broker, groups: Sequence[str]
     ) -> dict[str, str | ClusterUnavailable]:
@@ -179,6 +215,23 @@ class KafkaConsumerGroups:
                 yield from ((group, failure) for group, _ in portion)
             for (group, _), codes in zip(portion, replies, strict=False):
                 yield group, self._refused(group, codes)
+
+    def _alter(
+        self, broker: Broker, groups: Mapping[str, Offsets]
+    ) -> Iterator[tuple[str, dict[TopicPartition, str] | ClusterUnavailable]]:
+        """A group with members is refused as a whole. A broker that fails gets no more requests."""
+        for portion in portions([*groups], COMMITS):
+            requests = [share_wire.alter_share_offsets(id, groups[id]) for id in portion]
+            decoder = share_wire.AlteredDecoder()
+            try:
+                replies = self._client.call_all(broker, requests, decoder, channels=CHANNELS)
+            except ClusterUnavailable as error:
+                self._forget(list(groups))
+                yield from ((id, error) for id in groups)
+                return
+            for id, altered in zip(portion, replies, strict=True):
+                whole = dict.fromkeys(groups[id], altered.code) if altered.code else {}
+                yield id, self._refused(id, whole or altered.refused)
 
     def _refused(
         self, group: str, codes: Mapping[TopicPartition, int]

@@ -72,9 +72,9 @@ def fetch_offsets(groups: Sequence[str], version: int) -> Request:
     out, those before them are returned."""
     if version < MANY_GROUPS:
         (group,) = groups
-        return Request(OFFSET_FETCH, version, _compact(group) + b"\0\0" + _NO_TAGS)
-    rows = b"".join(_compact(group) + b"\0" + _NO_TAGS for group in groups)
-    return Request(OFFSET_FETCH, version, _varint(len(groups) + 1) + rows + b"\0" + _NO_TAGS)
+        return Request(OFFSET_FETCH, version, compact(group) + b"\0\0" + _NO_TAGS)
+    rows = b"".join(compact(group) + b"\0" + _NO_TAGS for group in groups)
+    return Request(OFFSET_FETCH, version, varint(len(groups) + 1) + rows + b"\0" + _NO_TAGS)
 
 
 def commit_offsets(group: str, offsets: Offsets) -> Request:
@@ -95,13 +95,13 @@ def list_groups() -> Request:
 
 
 def describe_groups(groups: Sequence[str]) -> Request:
-    rows = b"".join(map(_compact, groups))
-    return Request(DESCRIBE_GROUPS, 5, _varint(len(groups) + 1) + rows + b"\0" + _NO_TAGS)
+    rows = b"".join(map(compact, groups))
+    return Request(DESCRIBE_GROUPS, 5, varint(len(groups) + 1) + rows + b"\0" + _NO_TAGS)
 
 
 def find_coordinators(groups: Sequence[str]) -> Request:
-    rows = b"".join(map(_compact, groups))
-    body = b"\0" + _varint(len(groups) + 1) + rows + _NO_TAGS
+    rows = b"".join(map(compact, groups))
+    body = b"\0" + varint(len(groups) + 1) + rows + _NO_TAGS
     return Request(FIND_COORDINATOR, MANY_KEYS, body)
 
 
@@ -293,7 +293,7 @@ class CoordinatorsDecoder(Decoder):
         return found
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)
@@ -302,9 +302,9 @@ def _varint(value: int) -> bytes:
     return bytes(found)
 
 
-def _compact(text: str) -> bytes:
+def compact(text: str) -> bytes:
     encoded = text.encode()
-    return _varint(len(encoded) + 1) + encoded
+    return varint(len(encoded) + 1) + encoded
 
 
 def _plain(text: str) -> bytes:

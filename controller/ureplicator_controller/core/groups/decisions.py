@@ -86,6 +86,8 @@ class GroupView:
     unsupported: str = ""
     reason: str = ""
     """Reason why something is not known."""
+    share: bool = False
+    """The offsets are start offsets of a share group."""
 
 
 class PartitionDecision(NamedTuple):
@@ -132,6 +134,7 @@ class GroupDecision:
     state: SyncState
     reason: str = ""
     partitions: tuple[PartitionDecision, ...] = ()
+    share: bool = False
 
     @property
     def is_pending(self) -> bool:
@@ -158,12 +161,13 @@ def decide(group: GroupView, copied: Mapping[TopicPartition, CopiedPartition]) -
         for partition, committed in sorted(group.source.items())
         if partition in copied
     )
-    return _summed(group.id, found)
+    return _summed(group.id, found, share=group.share)
 
 
 def settled(decision: GroupDecision, refused: Mapping[TopicPartition, str]) -> GroupDecision:
     """The decision after its offsets were committed, but for those that were refused, with the reasons."""
-    return _summed(decision.group, tuple(_settled(each, refused) for each in decision.partitions))
+    partitions = tuple(_settled(each, refused) for each in decision.partitions)
+    return _summed(decision.group, partitions, share=decision.share)
 
 
 def withheld(decision: GroupDecision, state: SyncState, reason: str) -> GroupDecision:
@@ -174,6 +178,7 @@ def withheld(decision: GroupDecision, state: SyncState, reason: str) -> GroupDec
             each._replace(state=state, reason=reason) if each.state is SyncState.PENDING else each
             for each in decision.partitions
         ),
+        share=decision.share,
     )
 
 
@@ -195,7 +200,7 @@ def _settled(each: PartitionDecision, refused: Mapping[TopicPartition, str]) -> 
     )
 
 
-def _summed(group: str, partitions: tuple[PartitionDecision, ...]) -> GroupDecision:
+def _summed(group: str, partitions: tuple[PartitionDecision, ...], *, share: bool) -> GroupDecision:
     if not partitions:
         reason = "the group has no offsets on the route"
         return GroupDecision(group=group, state=SyncState.NO_OFFSETS, reason=reason)
@@ -203,7 +208,9 @@ def _summed(group: str, partitions: tuple[PartitionDecision, ...]) -> GroupDecis
     for each in partitions:
         if each.state is not first.state and _ORDER[each.state] < _ORDER[first.state]:
             first = each
-    return GroupDecision(group=group, state=first.state, reason=first.reason, partitions=partitions)
+    return GroupDecision(
+        group=group, state=first.state, reason=first.reason, partitions=partitions, share=share
+    )
 
 
 def _decide(

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ureplicator_common.kafka.groups import ListedGroup
+from ureplicator_common.kafka.groups import SHARE, ListedGroup
 from ureplicator_common.model import POSITION_GROUP_PREFIX
 
 CONSUMER_KINDS = frozenset({"", "consumer"})
-"""Kinds of groups whose committed offsets say where they go on. Share groups keep acquired records beside
-them, streams groups state of their own, connect groups nothing."""
+"""Kinds of groups whose committed offsets say where they go on. Streams groups have state of their own beside
+them, connect groups nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ class GroupFilter:
         return is_included and not any(pattern.fullmatch(group) for pattern in self.exclude)
 
 
-def unsupported(group: ListedGroup) -> str:
-    """Reason why a group is not synced by its kind; "" if it can be."""
-    return "" if group.kind in CONSUMER_KINDS else f"{group.kind} groups are not synced"
+def unsupported(group: ListedGroup, *, share: bool) -> str:
+    """Reason why a group is not synced by its kind; "" if it can be. `share`: brokers of both clusters let
+    start offsets of share groups be set."""
+    if group.kind in CONSUMER_KINDS or (group.kind == SHARE and share):
+        return ""
+    if group.kind == SHARE:
+        return "share groups are synced between clusters of Kafka 4.2 and later"
+    return f"{group.kind} groups are not synced"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.groups import ConsumerGroups, GroupList, ListedGroup, Offsets
+from ureplicator_common.kafka.groups import SHARE, ConsumerGroups, GroupList, ListedGroup, Offsets
 from ureplicator_controller.core.groups.decisions import (
     GroupDecision,
     GroupView,
@@ -82,7 +82,8 @@ class Survey:
         source, target = self._clusters.source, self._clusters.target
         here, there = source.listed(), target.listed()
         groups = self._groups(here)
-        ids = [group.id for group in groups if not unsupported(group)]
+        share = here.share and there.share
+        ids = [group.id for group in groups if not unsupported(group, share=share)]
         self._here = source.offsets(ids)
         quiet = self._quiet([id for id in ids if id in here.groups], there)
         on_route = {id: _on(topics, found) for id, found in self._here.items() if id not in quiet}
@@ -97,9 +98,9 @@ class Survey:
                 yield quiet[group.id].decision
             elif group.id in here.groups:
                 offsets = self._here.get(group.id), self._there.get(group.id)
-                yield decide(_view(group, *offsets, there), copied)
+                yield decide(_view(group, *offsets, there, share=share), copied)
             else:
-                yield decide(_unlisted(group, missing), copied)
+                yield decide(_unlisted(group, missing, share=share), copied)
 
     def remember(self, decision: GroupDecision) -> None:
         """Outcome of a decision of the last round."""
@@ -162,6 +163,8 @@ def _view(
     source: Offsets | ClusterUnavailable | None,
     target: Offsets | ClusterUnavailable | None,
     listed: GroupList,
+    *,
+    share: bool,
 ) -> GroupView:
     found, reason = members(group.id, listed)
     reasons = [str(each) for each in (source, target) if isinstance(each, ClusterUnavailable)]
@@ -170,18 +173,19 @@ def _view(
         source=None if isinstance(source, ClusterUnavailable) else source,
         target=None if isinstance(target, ClusterUnavailable) else target,
         members=found,
-        unsupported=unsupported(group),
+        unsupported=unsupported(group, share=share),
         reason="; ".join(filter(None, (*reasons, reason))),
+        share=group.kind == SHARE,
     )
 
 
-def _unlisted(group: ListedGroup, missing: str) -> GroupView:
+def _unlisted(group: ListedGroup, missing: str, *, share: bool) -> GroupView:
     return GroupView(
         id=group.id,
         source=None,
         target=None,
         members=Members.UNKNOWN,
-        unsupported=unsupported(group),
+        unsupported=unsupported(group, share=share),
         reason=UNLISTED + missing,
     )
 

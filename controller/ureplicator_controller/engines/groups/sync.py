@@ -42,6 +42,7 @@ RETRY_DELAYS_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 STOP_TIMEOUT_S = 5.0
 PORTION = 2_000
 """Groups that are written after one check of the epoch."""
+NOT_EMPTY = "NON_EMPTY_GROUP"
 MAX_AGE_S = 30.0
 """Age of offsets read at the target after which they are read again before anything is written. A large
 fleet of groups is read and written within some seconds."""
@@ -206,7 +207,8 @@ class _Writer:
         outcome |= _without_members(self._target, pending)
         due = {each.group: writes for each in pending if (writes := outcome[each.group].writes)}
         self._goes_on = self._goes_on and (not due or self._may_write())
-        refusals = self._target.commit(due) if due and self._goes_on else {}
+        share = {each.group for each in pending if each.share}
+        refusals = self._target.commit(due, share=share) if due and self._goes_on else {}
         for group, refused in refusals.items():
             outcome[group] = _settled(outcome[group], refused)
             if not isinstance(refused, ClusterUnavailable):
@@ -230,9 +232,14 @@ def _portions(decisions: Iterable[GroupDecision]) -> Iterator[Sequence[GroupDeci
 def _without_members(
     target: ConsumerGroups, decisions: Sequence[GroupDecision]
 ) -> Iterator[tuple[str, GroupDecision]]:
-    """The decisions, without the writes of groups that have members by now."""
-    states = target.states([each.group for each in decisions]) if decisions else {}
+    """The decisions, without the writes of groups that have members by now. The coordinator refuses a share
+    group that has some as a whole."""
+    ids = [each.group for each in decisions if not each.share]
+    states = target.states(ids) if ids else {}
     for each in decisions:
+        if each.share:
+            yield each.group, each
+            continue
         state = states[each.group]
         if isinstance(state, ClusterUnavailable):
             yield each.group, withheld(each, SyncState.UNKNOWN, str(state))
@@ -247,4 +254,6 @@ def _settled(
 ) -> GroupDecision:
     if isinstance(refused, ClusterUnavailable):
         return withheld(decision, SyncState.UNKNOWN, str(refused))
+    if decision.share and NOT_EMPTY in refused.values():
+        return withheld(decision, SyncState.ACTIVE, "consumers are members of it there")
     return settled(decision, refused)

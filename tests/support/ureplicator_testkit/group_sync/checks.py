@@ -9,7 +9,7 @@ C   the map's topic has few keys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import Offsets, TopicPartition
@@ -41,14 +41,14 @@ class CheckedTarget(MemoryConsumerGroups):
         )
 
     def commit(
-        self, groups: Mapping[str, Offsets]
+        self, groups: Mapping[str, Offsets], *, share: Collection[str] = ()
     ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
         for id, offsets in groups.items():
             if id in self.had_members:
                 raise Violation("A", f"{id} has a member")
             if self.groups.get(id) is None or self.groups[id].state == "Empty":
                 self._check_offset(id, offsets[KEY].offset)
-        return super().commit(groups)
+        return super().commit(groups, share=share)
 
     def _check_offset(self, id: str, wanted: int) -> None:
         before = self.offset(id, KEY)

@@ -2,17 +2,18 @@
 
 As a coordinator does, it refuses a plain commit for a group with members. `unlisted`: groups on brokers that
 do not respond to the list; `failing`: groups whose coordinator does not respond; `lost`: the whole cluster
-does not. `joining`: groups that get a member after they were listed.
+does not. `joining`: groups that get a member after they were listed. `share`: brokers have share groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import (
+    SHARE,
     CommittedOffset,
     GroupList,
     ListedGroup,
@@ -21,6 +22,7 @@ from ureplicator_common.kafka.groups import (
 )
 
 REFUSED = "UNKNOWN_MEMBER_ID"
+NOT_EMPTY, NO_SUCH_GROUP = "NON_EMPTY_GROUP", "GROUP_ID_NOT_FOUND"
 T = TypeVar("T")
 
 
@@ -40,6 +42,7 @@ class MemoryConsumerGroups:
     failing: set[str] = field(default_factory=set)
     joining: set[str] = field(default_factory=set)
     lost: bool = False
+    share: bool = True
     commits: list[tuple[str, TopicPartition, int]] = field(default_factory=list)
     reading: Callable[[Sequence[str]], None] = lambda groups: None
     before_states: Callable[[], None] = lambda: None
@@ -65,6 +68,7 @@ class MemoryConsumerGroups:
                 if id not in self.unlisted
             },
             failed,
+            share=self.share,
         )
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:
@@ -75,21 +79,28 @@ class MemoryConsumerGroups:
         self.before_states()
         for id in self.joining & set(groups):
             self.groups.setdefault(id, MemoryGroup()).state = "Stable"
-        return self._each(groups, lambda id: self.groups[id].state if id in self.groups else "Dead")
+        return self._each(groups, self._state)
+
+    def _state(self, id: str) -> str:
+        """Share groups are not among those that are described."""
+        group = self.groups.get(id)
+        return "Dead" if group is None or group.kind == SHARE else group.state
 
     def commit(
-        self, groups: Mapping[str, Offsets]
+        self, groups: Mapping[str, Offsets], *, share: Collection[str] = ()
     ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
         self.before_commit()
-        return self._each(list(groups), lambda id: self._commit(id, groups[id]))
+        return self._each(list(groups), lambda id: self._commit(id, groups[id], id in share))
 
     def close(self) -> None:
         self.closed = True
 
-    def _commit(self, id: str, offsets: Offsets) -> Mapping[TopicPartition, str]:
-        group = self.groups.setdefault(id, MemoryGroup(kind=""))
+    def _commit(self, id: str, offsets: Offsets, share: bool) -> Mapping[TopicPartition, str]:
+        group = self.groups.setdefault(id, MemoryGroup(kind=SHARE if share else ""))
+        if share is not (group.kind == SHARE):
+            return dict.fromkeys(offsets, NO_SUCH_GROUP)
         if group.state != "Empty":
-            return dict.fromkeys(offsets, REFUSED)
+            return dict.fromkeys(offsets, NOT_EMPTY if share else REFUSED)
         group.offsets |= offsets
         self.commits += [(id, key, committed.offset) for key, committed in offsets.items()]
         return {}

@@ -18,14 +18,20 @@ def test_positions_are_never_synced() -> None:
     assert not GroupFilter.of([".*"], []).matches(group)
 
 
-@pytest.mark.parametrize("kind", ["share", "streams", "connect"])
+@pytest.mark.parametrize("kind", ["streams", "connect"])
 def test_kinds_that_have_more_than_offsets_are_named(kind: str) -> None:
-    assert kind in unsupported(ListedGroup("g", kind, "Stable"))
+    assert kind in unsupported(ListedGroup("g", kind, "Stable"), share=True)
+
+
+def test_share_groups_need_brokers_that_set_their_offsets() -> None:
+    group = ListedGroup("g", "share", "Stable")
+    assert not unsupported(group, share=True)
+    assert "Kafka 4.2" in unsupported(group, share=False)
 
 
 @pytest.mark.parametrize("kind", ["", "consumer"])
 def test_consumer_groups_and_offsets_without_members_are_synced(kind: str) -> None:
-    assert not unsupported(ListedGroup("g", kind, "Empty"))
+    assert not unsupported(ListedGroup("g", kind, "Empty"), share=False)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.groups import SHARE, CommittedOffset
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey, position_group
 from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
@@ -212,10 +213,45 @@ def test_positions_of_fleets_and_groups_that_are_not_selected_are_left_out() -> 
     assert set(world.target.groups) == {"g"}
 
 
-def test_a_share_group_is_named_and_not_synced(world: World) -> None:
-    world.source.groups["s"] = MemoryGroup(kind="share")
+@pytest.mark.parametrize("old", ["source", "target"])
+def test_a_share_group_is_named_and_not_synced_with_old_brokers(world: World, old: str) -> None:
+    share_group(world, 10)
+    getattr(world, old).share = False
     world.sync.run_once()
     assert world.groups(SyncState.UNSUPPORTED) == 1
+    assert not world.target.groups
+
+
+def share_group(world: World, start: int) -> None:
+    world.source.groups["s"] = MemoryGroup({HERE: CommittedOffset(start)}, kind=SHARE)
+
+
+def test_start_offsets_of_a_share_group_follow_and_are_never_lowered(world: World) -> None:
+    for start, there in ((10, 1_010), (20, 1_020), (5, 1_020)):
+        share_group(world, start)
+        world.sync.run_once()
+        assert world.target.offset("s", HERE) == there
+        assert world.target.groups["s"].kind == SHARE
+    assert world.groups(SyncState.AHEAD) == 1
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_share_group_with_a_member_at_the_target_is_untouched(world: World, listed: bool) -> None:
+    """Whether it was there when the groups were listed, or joined before the write."""
+    share_group(world, 10)
+    world.target.groups["s"] = MemoryGroup(kind=SHARE, state="Stable" if listed else "Empty")
+    world.target.before_commit = lambda: setattr(world.target.groups["s"], "state", "Stable")
+    world.sync.run_once()
+    assert not world.target.commits
+    assert world.groups(SyncState.ACTIVE) == 1
+
+
+def test_a_group_of_another_kind_at_the_target_is_refused(world: World) -> None:
+    share_group(world, 10)
+    world.target.add("s", {})
+    world.sync.run_once()
+    assert not world.target.commits
+    assert world.groups(SyncState.REFUSED) == 1
 
 
 def test_topics_outside_the_route_are_not_read(world: World) -> None:
