@@ -43,10 +43,38 @@ def admins(
 def test_settings_follow_and_are_removed_again(
     admins: dict[str, ConfluentTopicAdmin], topic: str
 ) -> None:
+    """What the source does not set is the target's default then, which may differ from the source's."""
     source, target = admins["source"], admins["target"]
     own = {"retention.ms": "7000", "min.insync.replicas": "2", "max.message.bytes": "5000000"}
     source.create_topic(topic, partitions=1, configs=own)
     target.create_topic(topic, partitions=1, configs={"segment.ms": "90000"})
+    sync = follower(admins, topic)
+    sync.run_once()
+    needed = {"message.timestamp.after.max.ms": str(2**63 - 1), "max.message.bytes": "5000000"}
+    assert target.configs(topic) == {"retention.ms": "7000", **needed}
+    assert source.alter_settings({topic: dict.fromkeys(own)}) == {}
+    sync.run_once()
+    assert target.configs(topic) == needed
+
+
+def test_a_setting_that_was_changed_at_the_target_is_put_back_and_an_excluded_one_is_left(
+    admins: dict[str, ConfluentTopicAdmin], topic: str
+) -> None:
+    source, target = admins["source"], admins["target"]
+    source.create_topic(topic, partitions=1, configs={"retention.ms": "7000"})
+    target.create_topic(topic, partitions=1, configs={})
+    sync = follower(admins, topic)
+    sync.run_once()
+    changed = {"retention.ms": "9000", "min.insync.replicas": "2"}
+    assert target.alter_settings({topic: changed}) == {}
+    sync.run_once()
+    found = target.configs(topic)
+    assert (found["retention.ms"], found["min.insync.replicas"]) == ("7000", "2")
+
+
+def follower(admins: dict[str, ConfluentTopicAdmin], topic: str) -> Follower:
+    """A sync of the settings of this topic alone."""
+    source, target = admins["source"], admins["target"]
     ids = {name: admin.find([topic])[topic].topic_id for name, admin in admins.items()}
     intent = TopicIntent(1, 1, source_topic_id=ids["source"], target_topic_id=ids["target"])
     snapshot = Snapshot(
@@ -56,7 +84,7 @@ def test_settings_follow_and_are_removed_again(
         topics={TopicKey(ROUTE, topic): Stored(intent, 0, 0, SESSION)},
     )
     config = {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True}}
-    sync = Follower(
+    return Follower(
         route=ROUTE,
         work=ConfigWork(
             config=RouteConfig.model_validate(config), source=lambda: source, target=lambda: target
@@ -67,12 +95,6 @@ def test_settings_follow_and_are_removed_again(
         metrics=ControlMetrics(CollectorRegistry()),
         reports=MemoryReports(),
     )
-    sync.run_once()
-    needed = {"message.timestamp.after.max.ms": str(2**63 - 1), "max.message.bytes": "5000000"}
-    assert target.configs(topic) == {"retention.ms": "7000", **needed}
-    assert source.alter_settings({topic: dict.fromkeys(own)}) == {}
-    sync.run_once()
-    assert target.configs(topic) == needed
 
 
 def test_refused_changes_of_a_topic_are_its_own(
