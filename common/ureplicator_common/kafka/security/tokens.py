@@ -26,6 +26,8 @@ TIMEOUT_S = 5.0
 KEPT_PART = 0.5
 UNSAID_LIFE_S = 60.0
 """Life of a token for which the response names none."""
+MAX_LIFE_S = 1e9
+"""Thirty years. What names a longer life is no lifetime in seconds."""
 MAX_RESPONSE_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
@@ -143,7 +145,7 @@ def token_of(status: int, body: bytes, host: str) -> Token:
     where = f"token endpoint {host}"
     try:
         content = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     fields: dict[str, Any] = content if isinstance(content, dict) else {}
     if status != http.client.OK:
@@ -154,6 +156,10 @@ def token_of(status: int, body: bytes, host: str) -> Token:
     if not isinstance(text, str) or not text or not text.isascii() or not text.isprintable():
         raise LoginRefused(f"{where}: its response has no access_token")
     life_s = fields.get("expires_in", UNSAID_LIFE_S)
-    if isinstance(life_s, bool) or not isinstance(life_s, int | float) or not life_s > 0:
+    if (
+        isinstance(life_s, bool)
+        or not isinstance(life_s, int | float)
+        or not 0 < life_s < MAX_LIFE_S
+    ):
         raise LoginRefused(f"{where}: expires_in is wrong in its response")
     return Token(text, float(life_s))

@@ -1,6 +1,8 @@
 """SCRAM by the examples of the RFCs, and what a false server may send."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from ureplicator_common.kafka.security.scram import ScramClient, ScramError
 
@@ -80,4 +82,37 @@ def test_a_server_that_does_not_know_the_password(message: bytes, text: str) -> 
     mine.first()
     mine.final(SERVER_FIRST)
     with pytest.raises(ScramError, match=text):
+        mine.verify(message)
+
+
+PARTS = st.sampled_from(
+    [
+        b"r=" + NONCE.encode(),
+        b"r=",
+        b"s=",
+        b"i=",
+        b"v=",
+        b"e=",
+        b",",
+        b"=",
+        b"W22Z",
+        b"4096",
+        b"\xff",
+    ]
+)
+MESSAGES = st.binary(max_size=30) | st.lists(PARTS, max_size=8).map(b"".join)
+
+
+@example(SERVER_FIRST.replace(b"i=4096", "i=²".encode()))
+@example(SERVER_FIRST.replace(b"s=W22Z", "s=☃".encode()))
+@given(MESSAGES)
+def test_no_bytes_are_more_than_a_refusal(message: bytes) -> None:
+    mine, refusal = client(), ""
+    try:
+        mine.final(message)
+    except ScramError as error:
+        refusal = str(error)
+    assert "pencil" not in refusal
+    mine.final(SERVER_FIRST)
+    with pytest.raises(ScramError):
         mine.verify(message)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from jwt import PyJWK, PyJWKSet, PyJWTError
+from jwt import PyJWK, PyJWTError
 
 from ureplicator_common.config.oidc import OidcSettings
 from ureplicator_common.errors import ConfigurationError
@@ -45,13 +46,10 @@ class Provider:
             raise ProviderUnavailable(
                 f"{issuer}{DISCOVERY} names another issuer: {document.get('issuer')!r}"
             )
-        try:
-            keys = PyJWKSet.from_dict(self._read(str(document.get("jwks_uri", ""))))
-        except PyJWTError as error:
-            raise ProviderUnavailable(f"the keys of {issuer} cannot be used: {error}") from None
-        return {
-            key.key_id: key for key in keys if key.key_id and key.public_key_use in ("sig", None)
-        }
+        keys = usable_keys(self._read(str(document.get("jwks_uri", ""))))
+        if not keys:
+            raise ProviderUnavailable(f"{issuer} publishes no key that can be used")
+        return keys
 
     def _read(self, address: str) -> dict[str, Any]:
         """The JSON object at an address."""
@@ -87,3 +85,21 @@ class Provider:
         context = ssl.create_default_context(cafile=self._settings.ca_file or None)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
+
+
+def usable_keys(document: Mapping[str, Any]) -> dict[str, PyJWK]:
+    """The keys for signatures of a JWK Set (RFC 7517, 5) by their ids. Others are left out, one by one: a
+    provider may publish keys of kinds that are not known here. The set of PyJWT gives up at some of them."""
+    published = document.get("keys")
+    entries = published if isinstance(published, list) else []
+    found = (_key(entry) for entry in entries if isinstance(entry, dict))
+    return {key.key_id: key for key in found if key is not None and key.key_id is not None}
+
+
+def _key(entry: dict[str, Any]) -> PyJWK | None:
+    if not isinstance(entry.get("kid"), str) or entry.get("use", "sig") != "sig":
+        return None
+    try:
+        return PyJWK(entry)
+    except (PyJWTError, TypeError, ValueError, NotImplementedError):
+        return None

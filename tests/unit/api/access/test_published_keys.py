@@ -1,0 +1,54 @@
+"""What an identity provider may publish: keys that can be used are found, whatever lies beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ureplicator_controller.api.access.oidc.provider import usable_keys
+from ureplicator_testkit.secured.identity_provider import SigningKey
+
+ONE = SigningKey("one").public
+SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+JSON = SIMPLE | st.lists(SIMPLE, max_size=2) | st.dictionaries(st.text(max_size=3), SIMPLE)
+ALGORITHMS = ["none", "HS256", "RS256", "ES256", "EdDSA", "PS512"]
+KINDS = ["RSA", "EC", "oct", "OKP"]
+ENTRIES = st.fixed_dictionaries(
+    {"kid": st.just("other") | JSON, "kty": st.sampled_from(KINDS) | JSON},
+    optional={
+        "alg": st.sampled_from(ALGORITHMS) | JSON,
+        **{name: JSON for name in ("use", "n", "e", "d", "k", "x", "y", "oth")},
+        "crv": st.sampled_from(["P-256", "Ed25519"]) | JSON,
+    },
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**ONE, "kid": ["one"]},
+        {**ONE, "kid": None},
+        {**ONE, "kid": "other", "alg": ["RS256"]},
+        {"kid": "other", "kty": "oct", "alg": "none"},
+        {**ONE, "kid": "other", "use": "enc"},
+        {**ONE, "kid": "other", "n": 7},
+        {"kid": "other", "kty": "kind of another year"},
+        "no object",
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_left_out_alone(other: object) -> None:
+    assert list(usable_keys({"keys": [other, ONE]})) == ["one"]
+
+
+@pytest.mark.parametrize("document", [{}, {"keys": None}, {"keys": {"one": ONE}}, {"keys": []}])
+def test_no_keys(document: dict[str, Any]) -> None:
+    assert usable_keys(document) == {}
+
+
+@given(st.lists(JSON | ENTRIES, max_size=4))
+def test_no_entry_hides_a_key(entries: list[Any]) -> None:
+    found = usable_keys({"keys": [*entries, ONE]})
+    assert found["one"].key_id == "one"
