@@ -86,7 +86,7 @@ def test_a_wrong_value_is_refused_with_its_key(key: str, value: str) -> None:
         (("--set=keda.enabled=true",), "keda.prometheusAddress"),
         (("--set=keda.enabled=true,hpa.enabled=true",), "hpa.enabled"),
         (("--set=hpa.enabled=true,hpa.minReplicas=11",), "hpa.minReplicas"),
-        (("--set=config.pages.tls.certificate_file=/c",), "config.pages.tls"),
+        (("--set=config.pages.tls.client_ca_file=/ca",), "config.pages.tls.client_ca_file"),
         (("--set=config.controller.tls.client_ca_file=/ca",), "controller.tls.client_ca_file"),
     ],
 )
@@ -96,18 +96,42 @@ def test_values_that_contradict_each_other_are_refused(
     assert key in refusal(*arguments)
 
 
-@pytest.mark.parametrize(("values", "scheme"), [("rest-tls", "HTTPS"), ("monitoring", "HTTP")])
-def test_probes_and_prometheus_speak_tls_where_rest_does(values: str, scheme: str) -> None:
-    manifests = render(CHART / f"ci/{values}-values.yaml")
-    (controller,) = (
-        container
-        for each in of_kind(manifests, "Deployment")
-        for container in each["spec"]["template"]["spec"]["containers"]
-    )
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert controller[probe]["httpGet"].get("scheme", "HTTP") == scheme
+PAGES_TLS = ("--set=config.pages.tls.certificate_file=/c,config.pages.tls.key_file=/k",)
+REST_TLS = (
+    "--set=config.controller.tls.certificate_file=/c,config.controller.tls.key_file=/k,auditor.enabled=true",
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "rest", "pages"),
+    [
+        ("rest-tls", (), "HTTPS", "HTTPS"),
+        ("monitoring", (), "HTTP", "HTTP"),
+        ("monitoring", PAGES_TLS, "HTTP", "HTTPS"),
+        ("monitoring", REST_TLS, "HTTPS", "HTTP"),
+    ],
+)
+def test_probes_and_prometheus_speak_tls_where_the_process_does(
+    values: str, arguments: tuple[str, ...], rest: str, pages: str
+) -> None:
+    manifests = render(CHART / f"ci/{values}-values.yaml", *arguments)
+    expected = {"Deployment": rest, "StatefulSet": pages}
+    for kind, scheme in expected.items():
+        for each in of_kind(manifests, kind):
+            (container,) = each["spec"]["template"]["spec"]["containers"]
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                assert container[probe]["httpGet"].get("scheme", "HTTP") == scheme
     (monitor,) = of_kind(manifests, "ServiceMonitor")
-    assert monitor["spec"]["endpoints"][0].get("scheme", "http") == scheme.lower()
+    found = {each["port"]: each.get("scheme", "http") for each in monitor["spec"]["endpoints"]}
+    assert found == {"http": rest.lower(), "metrics": pages.lower(), "pages": pages.lower()}
+    ports = {
+        each["metadata"]["name"].removeprefix("r-ureplicator"): {
+            port["name"] for port in each["spec"]["ports"]
+        }
+        for each in of_kind(manifests, "Service")
+    }
+    assert ports.pop("") == {"http", "metrics"}
+    assert all(names == {"pages"} for names in ports.values())
 
 
 @pytest.mark.parametrize("values", ["auditor", "worker-groups"])

@@ -45,6 +45,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if $tls.certificate_file }}true{{ end }}
 {{- end }}
 
+{{/* How the pages of workers and auditors and the metrics of controllers are reached. */}}
+{{- define "ureplicator.pagesTls" -}}
+{{- $tls := default dict (default dict .Values.config.pages).tls -}}
+{{- if $tls.certificate_file }}true{{ end }}
+{{- end }}
+
+{{/* Rest of a probe: of "true" or "". */}}
+{{- define "ureplicator.probeScheme" -}}
+{{- if . }}, scheme: HTTPS{{ end }}
+{{- end }}
+
 {{/* The configuration with what the chart owns: addresses, ports, and the properties of its Spark master. */}}
 {{- define "ureplicator.config" -}}
 {{- $config := deepCopy .Values.config -}}
@@ -107,8 +118,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if (default dict (default dict .Values.config.controller).tls).client_ca_file -}}
 {{- fail "config.controller.tls.client_ca_file: the probes of Kubernetes have no certificate" -}}
 {{- end -}}
-{{- if default dict (default dict .Values.config.pages).tls -}}
-{{- fail "config.pages.tls: the probes and the ServiceMonitor of the chart speak plaintext to pages" -}}
+{{- if (default dict (default dict .Values.config.pages).tls).client_ca_file -}}
+{{- fail "config.pages.tls.client_ca_file: the probes of Kubernetes have no certificate" -}}
 {{- end -}}
 {{- if and .Values.spark.master (not .Values.spark.existingSecret) -}}
 {{- fail "spark.existingSecret: required with spark.master" -}}
