@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_testkit.json_values import json_values
 
 TEXT = st.text(max_size=20)
 TOPIC_ID = TEXT | st.uuids().map(str)
@@ -75,14 +76,7 @@ def test_metadata_of_others_is_no_provenance(text: str) -> None:
     assert Provenance.decode(text) is None
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text(max_size=12), inner),
-    max_leaves=12,
-)
-
-
-@given(st.text() | JSON.map(json.dumps))
+@given(st.text() | json_values().map(json.dumps))
 def test_no_text_is_more_than_the_metadata_of_another(text: str) -> None:
     found = Provenance.decode(text)
     assert found is None or isinstance(found, Provenance)

@@ -44,6 +44,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_testkit.json_values import json_values
 
 texts = st.text(max_size=20)
 counts = st.integers(min_value=0, max_value=2**31)
@@ -318,11 +319,7 @@ def test_an_empty_node_holds_nothing() -> None:
 
 DECODER_NAMES = [name for name in sorted(vars(znodes)) if name.startswith("decode")]
 DECODERS = [getattr(znodes, name) for name in DECODER_NAMES]
-some_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | texts | partitions.map(str),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=10,
-)
+some_json = json_values(texts | partitions.map(str), max_leaves=10)
 
 
 @pytest.mark.parametrize("decode", DECODERS, ids=DECODER_NAMES)

@@ -1,4 +1,4 @@
-"""What an identity provider may publish: keys that can be used are found, whatever lies beside them."""
+"""Keys that an identity provider publishes: those that can be used are found, whatever lies beside them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_controller.api.access.oidc.provider import usable_keys
+from ureplicator_testkit.json_values import json_values
 from ureplicator_testkit.secured.identity_provider import SigningKey
 
 ONE = SigningKey("one").public
-SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-JSON = SIMPLE | st.lists(SIMPLE, max_size=2) | st.dictionaries(st.text(max_size=3), SIMPLE)
+JSON = json_values(max_leaves=3)
 ALGORITHMS = ["none", "HS256", "RS256", "ES256", "EdDSA", "PS512"]
 KINDS = ["RSA", "EC", "oct", "OKP"]
 ENTRIES = st.fixed_dictionaries(
@@ -31,6 +31,7 @@ ENTRIES = st.fixed_dictionaries(
     [
         {**ONE, "kid": ["one"]},
         {**ONE, "kid": None},
+        {**ONE, "kid": ""},
         {**ONE, "kid": "other", "alg": ["RS256"]},
         {"kid": "other", "kty": "oct", "alg": "none"},
         {**ONE, "kid": "other", "use": "enc"},
@@ -41,6 +42,12 @@ ENTRIES = st.fixed_dictionaries(
 )
 def test_an_entry_that_cannot_be_used_is_left_out_alone(other: object) -> None:
     assert list(usable_keys({"keys": [other, ONE]})) == ["one"]
+
+
+@pytest.mark.parametrize("use", [{}, {"use": None}, {"use": "sig"}])
+def test_keys_for_signatures_say_so_or_nothing(use: dict[str, Any]) -> None:
+    without = {name: value for name, value in ONE.items() if name != "use"}
+    assert list(usable_keys({"keys": [{**without, **use}]})) == ["one"]
 
 
 @pytest.mark.parametrize("document", [{}, {"keys": None}, {"keys": {"one": ONE}}, {"keys": []}])

@@ -1,4 +1,4 @@
-"""What a token endpoint may respond: a token, or one of two errors, whatever the bytes."""
+"""Responses of token endpoints: a token, or one of two errors, whatever the bytes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 
 from ureplicator_common.kafka import ClusterUnavailable, LoginRefused
 from ureplicator_common.kafka.security.tokens import MAX_LIFE_S, UNSAID_LIFE_S, Token, token_of
+from ureplicator_testkit.json_values import json_values
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
-FIELDS = st.dictionaries(st.sampled_from(["access_token", "expires_in", "error"]), JSON)
+FIELDS = st.dictionaries(st.sampled_from(["access_token", "expires_in", "error"]), json_values())
 DEEP = b"[" * 100_000
 HUGE = b'{"access_token": "t", "expires_in": 1%s}' % (b"0" * 400)
 

@@ -92,12 +92,12 @@ def usable_keys(document: Mapping[str, Any]) -> dict[str, PyJWK]:
     provider may publish keys of kinds that are not known here. The set of PyJWT gives up at some of them."""
     published = document.get("keys")
     entries = published if isinstance(published, list) else []
-    found = (_key(entry) for entry in entries if isinstance(entry, dict))
-    return {key.key_id: key for key in found if key is not None and key.key_id is not None}
+    keys = (_key(entry) for entry in entries if isinstance(entry, dict))
+    return {key.key_id: key for key in keys if key is not None and key.key_id}
 
 
 def _key(entry: dict[str, Any]) -> PyJWK | None:
-    if not isinstance(entry.get("kid"), str) or entry.get("use", "sig") != "sig":
+    if not isinstance(entry.get("kid"), str) or entry.get("use") not in ("sig", None):
         return None
     try:
         return PyJWK(entry)
