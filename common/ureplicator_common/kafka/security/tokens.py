@@ -27,7 +27,7 @@ KEPT_PART = 0.5
 UNSAID_LIFE_S = 60.0
 """Life of a token for which the response names none."""
 MAX_LIFE_S = 1e9
-"""Thirty years. What names a longer life is no lifetime in seconds."""
+"""Thirty years. A response with a longer life is refused: the number is no lifetime in seconds."""
 MAX_RESPONSE_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)

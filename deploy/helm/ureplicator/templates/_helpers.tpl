@@ -39,21 +39,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if hasPrefix "k8s://" .Values.spark.master }}true{{ end }}
 {{- end }}
 
-{{/* How REST is reached. */}}
-{{- define "ureplicator.restTls" -}}
-{{- $tls := default dict (default dict .Values.config.controller).tls -}}
-{{- if $tls.certificate_file }}true{{ end }}
-{{- end }}
-
-{{/* How the pages of workers and auditors and the metrics of controllers are reached. */}}
-{{- define "ureplicator.pagesTls" -}}
-{{- $tls := default dict (default dict .Values.config.pages).tls -}}
-{{- if $tls.certificate_file }}true{{ end }}
-{{- end }}
-
-{{/* Rest of a probe: of "true" or "". */}}
-{{- define "ureplicator.probeScheme" -}}
-{{- if . }}, scheme: HTTPS{{ end }}
+{{/* Scheme by which a section of the configuration is served: config.controller (REST), or config.pages (pages of
+     workers and auditors, metrics of controllers). */}}
+{{- define "ureplicator.scheme" -}}
+{{- ternary "https" "http" (not (empty (default dict (default dict .).tls).certificate_file)) -}}
 {{- end }}
 
 {{/* The configuration with what the chart owns: addresses, ports, and the properties of its Spark master. */}}
