@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.fleet.syncing import syncing_route
 from ureplicator_testkit.records.consumers import READ_S, alter_offsets, group_offsets
 from ureplicator_testkit.records.load import repeating
 from ureplicator_testkit.records.topics import (
@@ -24,7 +25,6 @@ from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
 PARTITIONS = 2
-INTERVAL_S = 0.5
 AFTER_EACH = 5
 """Offsets that are written after a process is back, before the next one is killed."""
 
@@ -40,15 +40,7 @@ class Seen(NamedTuple):
 @pytest.fixture(params=["at_least_once", "exactly_once"])
 def running(make_fleet: Callable[..., Fleet], request: pytest.FixtureRequest) -> Fleet:
     name = f"killed-{uuid.uuid4().hex[:8]}"
-    route = {
-        "delivery": request.param,
-        "offset_map": True,
-        "sync_group_offsets": {
-            "enabled": True,
-            "interval_s": INTERVAL_S,
-            "groups": {"include": [name]},
-        },
-    }
+    route = syncing_route(request.param, groups=name)
     return make_fleet(name, route=route).start(controllers=2, workers=2)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.fleet.syncing import syncing_route
 from ureplicator_testkit.records.consumers import (
     READ_S,
     alter_offsets,
@@ -32,7 +33,6 @@ from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
 PARTITIONS, RECORDS = 2, 20
-INTERVAL_S = 0.5
 SWITCHES = int(os.environ.get("UREPLICATOR_SWITCHES", "6"))
 """Even: the last one is back to the source."""
 READ_AT_EACH = 30
@@ -44,15 +44,7 @@ LOAD_PAUSE_S = 0.2
 def running(make_fleet: Callable[..., Fleet], request: pytest.FixtureRequest) -> Fleet:
     """It syncs the groups of this test only: the clusters are shared."""
     name = f"groups-{uuid.uuid4().hex[:8]}"
-    route = {
-        "delivery": request.param,
-        "offset_map": True,
-        "sync_group_offsets": {
-            "enabled": True,
-            "interval_s": INTERVAL_S,
-            "groups": {"include": [f"{name}.synced.*"]},
-        },
-    }
+    route = syncing_route(request.param, groups=f"{name}.synced.*")
     return make_fleet(name, route=route).start()
 
 

@@ -43,7 +43,7 @@ def admins(
 def test_settings_follow_and_are_removed_again(
     admins: dict[str, ConfluentTopicAdmin], topic: str
 ) -> None:
-    """What the source does not set is the target's default then, which may differ from the source's."""
+    """A setting that is removed at the source has the target's default then, which may be another one."""
     source, target = admins["source"], admins["target"]
     own = {"retention.ms": "7000", "min.insync.replicas": "2", "max.message.bytes": "5000000"}
     source.create_topic(topic, partitions=1, configs=own)
