@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -19,6 +19,7 @@ from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -51,10 +52,11 @@ def test_settings_follow_and_are_removed_again(
     sync = follower(admins, topic)
     sync.run_once()
     needed = {"message.timestamp.after.max.ms": str(2**63 - 1), "max.message.bytes": "5000000"}
-    assert target.configs(topic) == {"retention.ms": "7000", **needed}
+    wait_for_settings(target, topic, {"retention.ms": "7000", **needed})
     assert source.alter_settings({topic: dict.fromkeys(own)}) == {}
+    wait_for_settings(source, topic, {})
     sync.run_once()
-    assert target.configs(topic) == needed
+    wait_for_settings(target, topic, needed)
 
 
 def test_a_setting_that_was_changed_at_the_target_is_put_back_and_an_excluded_one_is_left(
@@ -65,11 +67,20 @@ def test_a_setting_that_was_changed_at_the_target_is_put_back_and_an_excluded_on
     target.create_topic(topic, partitions=1, configs={})
     sync = follower(admins, topic)
     sync.run_once()
-    changed = {"retention.ms": "9000", "min.insync.replicas": "2"}
+    needed = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    wait_for_settings(target, topic, {"retention.ms": "7000", **needed})
+    changed = {"retention.ms": "9000", "min.insync.replicas": "2", **needed}
     assert target.alter_settings({topic: changed}) == {}
+    wait_for_settings(target, topic, changed)
     sync.run_once()
-    found = target.configs(topic)
-    assert (found["retention.ms"], found["min.insync.replicas"]) == ("7000", "2")
+    wait_for_settings(target, topic, {**changed, "retention.ms": "7000"})
+
+
+def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[str, str]) -> None:
+    """Wait for the broker to answer with these settings, some time after the controller took them."""
+    eventually(
+        lambda: admin.configs(topic) == expected, 20, f"the settings of {topic} are {expected}"
+    )
 
 
 def follower(admins: dict[str, ConfluentTopicAdmin], topic: str) -> Follower:
@@ -112,5 +123,6 @@ def test_refused_changes_of_a_topic_are_its_own(
     )
     assert sorted(refused) == [topic, f"{topic}-3"]
     assert all(isinstance(error, TopicRefused) for error in refused.values())
-    assert (target.configs(topic), target.configs(f"{topic}-2")) == ({}, {"retention.ms": "6000"})
+    wait_for_settings(target, f"{topic}-2", {"retention.ms": "6000"})
+    assert target.configs(topic) == {}
     assert target.alter_settings({}) == {}
