@@ -34,6 +34,7 @@ ENTRIES = st.fixed_dictionaries(
         {**ONE, "kid": ""},
         {**ONE, "kid": "other", "alg": ["RS256"]},
         {"kid": "other", "kty": "oct", "alg": "none"},
+        {"kid": "other", "kty": "oct"},
         {**ONE, "kid": "other", "use": "enc"},
         {**ONE, "kid": "other", "n": 7},
         {"kid": "other", "kty": "kind of another year"},

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from jwt import PyJWK, PyJWTError
+from jwt import PyJWK
 
 from ureplicator_common.config.oidc import OidcSettings
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.kafka.security.tls import tls_reason
 from ureplicator_controller.api.access.oidc.errors import ProviderUnavailable
+
+log = logging.getLogger(__name__)
 
 TIMEOUT_S = 3.0
 MAX_RESPONSE_BYTES = 1 << 20
@@ -101,5 +104,8 @@ def _key(entry: dict[str, Any]) -> PyJWK | None:
         return None
     try:
         return PyJWK(entry)
-    except (PyJWTError, TypeError, ValueError, NotImplementedError):
+    except (
+        Exception
+    ) as error:  # PyJWT raises whatever comes of members that are missing or of other types
+        log.info("key %r of the provider is left out: %r", entry["kid"], error)
         return None
