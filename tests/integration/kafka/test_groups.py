@@ -207,3 +207,26 @@ def test_the_epoch_is_written_as_unknown_and_read_so_by_clients(
     row = group_offsets(pair.target, pair.group)[pair.topic, 0]
     assert row.offset == 20 + SHIFT
     assert cast(int | None, row.leader_epoch) is None
+
+
+def test_deleted_offsets_are_gone_and_those_of_other_partitions_stay(
+    there: KafkaConsumerGroups, topic: str, target_cluster: KafkaCluster
+) -> None:
+    create_topic(target_cluster.bootstrap, topic, partitions=PARTITIONS)
+    first, second = (topic, 0), (topic, 1)
+    there.commit({topic: {first: CommittedOffset(1), second: CommittedOffset(2)}})
+    assert there.delete_offsets({topic: [first], f"{topic}-unknown": [first]}) == {
+        topic: {},
+        f"{topic}-unknown": {},
+    }
+    assert there.offsets([topic]) == {topic: {second: CommittedOffset(2)}}
+
+
+def test_offsets_of_a_group_with_a_member_are_not_deleted(pair: Pair) -> None:
+    beginning = {(pair.topic, number): SHIFT for number in range(PARTITIONS)}
+    alter_offsets(pair.target, pair.group, beginning)
+    with closing(open_member(pair.target, pair.group, pair.topic)) as consumer:
+        read_next(consumer, 1)
+        refused = pair.clusters.target.delete_offsets({pair.group: beginning.keys()})
+        assert refused == {pair.group: dict.fromkeys(beginning, "GROUP_SUBSCRIBED_TO_TOPIC")}
+    assert group_offsets(pair.target, pair.group).keys() == beginning.keys()

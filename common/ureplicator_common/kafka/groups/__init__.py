@@ -81,4 +81,12 @@ class ConsumerGroups(Protocol):
         """
         ...
 
+    def delete_offsets(
+        self, groups: Mapping[str, Collection[TopicPartition]]
+    ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
+        """Delete committed offsets; the coordinator refuses it for topics that members of the group have
+        subscribed to. The partitions that were refused, with the reasons. Raises ClusterUnavailable.
+        """
+        ...
+
     def close(self) -> None: ...

@@ -8,7 +8,8 @@
 * *Commit.* A request is for one group. Many are sent at once, over several connections. The coordinator
   refuses a commit without a member for a group that has members, so a consumer that joins between the check
   and the commit is not disturbed.
-* *Coordinators* of groups that no broker lists are found by one request for many groups (KIP-699).
+* *Deletion* of offsets leaves the group itself to its coordinator, which removes one without offsets and
+  members some minutes later (`offsets.retention.check.interval.ms`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from kafka.protocol.consumer import OffsetDeleteRequest, OffsetDeleteResponse
+
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.client import GROUP_COORDINATOR, Broker, ClusterClient
+from ureplicator_common.kafka.client import Broker, ClusterClient
 from ureplicator_common.kafka.cluster_view import CORRELATION_ID_BYTES
-from ureplicator_common.kafka.errors import COORDINATOR_MOVED, error_name
-from ureplicator_common.kafka.features import accepted_versions
+from ureplicator_common.kafka.errors import COORDINATOR_MOVED, ErrorCode, error_name
 from ureplicator_common.kafka.groups import (
     SHARE,
     GroupList,
@@ -31,6 +33,7 @@ from ureplicator_common.kafka.groups import (
     share_wire,
     wire,
 )
+from ureplicator_common.kafka.groups.coordinators import Coordinators
 from ureplicator_common.kafka.position_rows import in_requests
 from ureplicator_common.portions import portions
 
@@ -57,8 +60,7 @@ class KafkaConsumerGroups:
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
-        self._at: dict[str, Broker] = {}
-        self._newest: dict[Broker, Mapping[int, int]] = {}
+        self._coordinators = Coordinators(client)
         self._fetched = _FetchedOffsets()
         self._share: frozenset[str] = frozenset()
 
@@ -67,25 +69,25 @@ class KafkaConsumerGroups:
         groups: dict[str, ListedGroup] = {}
         failed: dict[str, str] = {}
         at: dict[str, Broker] = {}
-        self._newest = {}
+        newest: list[Mapping[int, int]] = []
+        self._coordinators.forget_versions()
         for broker in self._client.view(()).brokers.values():
             try:
                 found = self._list(broker)
-                self._versions(broker)
+                newest.append(self._coordinators.versions(broker))
             except ClusterUnavailable as error:
                 failed[str(broker)] = str(error)
                 continue
             groups |= {each.id: each for each in found}
             at |= {each.id: broker for each in found}
-        self._at = at
+        self._coordinators.listed(at)
         self._fetched.keep(at)
         self._share = frozenset(id for id, each in groups.items() if each.kind == SHARE)
-        newest = self._newest.values()
         can_share = all(share_wire.ALTER_SHARE_OFFSETS in each for each in newest)
         return GroupList(groups, failed, share=bool(newest) and can_share)
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:
-        led, missing = self._led(groups)
+        led, missing = self._coordinators.led(groups)
         found: dict[str, Offsets | ClusterUnavailable] = dict(missing)
         self._fetched.begin()
         for broker, some in led.items():
@@ -95,7 +97,7 @@ class KafkaConsumerGroups:
         return {group: found.get(group, _no_response(group)) for group in groups}
 
     def states(self, groups: Sequence[str]) -> Mapping[str, str | ClusterUnavailable]:
-        led, found = self._led(groups)
+        led, found = self._coordinators.led(groups)
         states: dict[str, str | ClusterUnavailable] = dict(found)
         for broker, some in led.items():
             for portion in portions(some, DESCRIBED):
@@ -105,7 +107,7 @@ class KafkaConsumerGroups:
     def commit(
         self, groups: Mapping[str, Offsets], *, share: Collection[str] = ()
     ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
-        led, missing = self._led(list(groups))
+        led, missing = self._coordinators.led(list(groups))
         refused: dict[str, dict[TopicPartition, str]] = {group: {} for group in groups}
         failed: dict[str, ClusterUnavailable] = dict(missing)
         for broker, some in led.items():
@@ -125,6 +127,16 @@ class KafkaConsumerGroups:
                     refused[group] |= outcome
         return refused | failed
 
+    def delete_offsets(
+        self, groups: Mapping[str, Collection[TopicPartition]]
+    ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
+        led, missing = self._coordinators.led(list(groups))
+        failed: dict[str, Mapping[TopicPartition, str] | ClusterUnavailable] = dict(missing)
+        for broker, some in led.items():
+            for portion in portions(some, PORTION):
+                failed |= self._delete(broker, {id: groups[id] for id in portion})
+        return failed
+
     def close(self) -> None:
         self._client.close()
 
@@ -136,24 +148,18 @@ class KafkaConsumerGroups:
         found: list[ListedGroup] = groups
         return found
 
-    def _versions(self, broker: Broker) -> Mapping[int, int]:
-        """Highest version of each request that the broker accepts, by API key. Raises ClusterUnavailable."""
-        if broker not in self._newest:
-            self._newest[broker] = accepted_versions(self._client, broker)
-        return self._newest[broker]
-
     def _fetch(
         self, broker: Broker, groups: Sequence[str]
     ) -> dict[str, Offsets | ClusterUnavailable]:
         """A broker that fails is not asked for the rest of its groups."""
         found: dict[str, Offsets | ClusterUnavailable] = {}
         try:
-            newest = self._versions(broker).get(wire.OFFSET_FETCH, ONE_GROUP)
+            newest = self._coordinators.versions(broker).get(wire.OFFSET_FETCH, ONE_GROUP)
             version = wire.MANY_GROUPS if newest >= wire.MANY_GROUPS else ONE_GROUP
             for portion in portions(groups, PORTION):
                 found |= self._fetch_portion(broker, portion, version)
         except ClusterUnavailable as error:
-            self._forget(groups)
+            self._coordinators.forget(groups)
             return dict.fromkeys(groups, error) | found
         return found
 
@@ -175,7 +181,7 @@ class KafkaConsumerGroups:
         try:
             reply = self._client.call(broker, request, share_wire.ShareOffsetsDecoder())
         except ClusterUnavailable as error:
-            self._forget(groups)
+            self._coordinators.forget(groups)
             return dict.fromkeys(groups, error)
         return {
             each.group: self._failure(each.group, each.error) if each.error else each.offsets
@@ -188,7 +194,7 @@ class KafkaConsumerGroups:
         try:
             reply = self._client.call(broker, wire.describe_groups(groups), wire.StatesDecoder())
         except ClusterUnavailable as error:
-            self._forget(groups)
+            self._coordinators.forget(groups)
             return dict.fromkeys(groups, error)
         return {
             group: self._failure(group, code) if code else state
@@ -211,7 +217,7 @@ class KafkaConsumerGroups:
                 except ClusterUnavailable as error:
                     failure = error
             if failure is not None:
-                self._forget([group for group, _ in portion])
+                self._coordinators.forget([group for group, _ in portion])
                 yield from ((group, failure) for group, _ in portion)
             for (group, _), codes in zip(portion, replies, strict=False):
                 yield group, self._refused(group, codes)
@@ -226,12 +232,25 @@ class KafkaConsumerGroups:
             try:
                 replies = self._client.call_all(broker, requests, decoder, channels=CHANNELS)
             except ClusterUnavailable as error:
-                self._forget(list(groups))
+                self._coordinators.forget(list(groups))
                 yield from ((id, error) for id in groups)
                 return
             for id, altered in zip(portion, replies, strict=True):
                 whole = dict.fromkeys(groups[id], altered.code) if altered.code else {}
                 yield id, self._refused(id, whole or altered.refused)
+
+    def _delete(
+        self, broker: Broker, groups: Mapping[str, Collection[TopicPartition]]
+    ) -> Iterator[tuple[str, dict[TopicPartition, str] | ClusterUnavailable]]:
+        requests = [_offset_delete(id, keys) for id, keys in groups.items()]
+        try:
+            replies = self._client.call_all(broker, requests, OffsetDeleteResponse)
+        except ClusterUnavailable as error:
+            self._coordinators.forget(list(groups))
+            yield from ((id, error) for id in groups)
+            return
+        for (id, keys), reply in zip(groups.items(), replies, strict=True):
+            yield id, self._refused(id, _not_deleted(keys, reply))
 
     def _refused(
         self, group: str, codes: Mapping[TopicPartition, int]
@@ -243,58 +262,8 @@ class KafkaConsumerGroups:
 
     def _failure(self, group: str, code: int) -> ClusterUnavailable:
         if code in COORDINATOR_MOVED:
-            self._forget([group])
+            self._coordinators.forget([group])
         return ClusterUnavailable(f"group {group}: {error_name(code)}")
-
-    def _forget(self, groups: Sequence[str]) -> None:
-        """Their coordinator is found again for the next request."""
-        for group in groups:
-            self._at.pop(group, None)
-            self._client.forget_coordinator(group, GROUP_COORDINATOR)
-
-    def _led(
-        self, groups: Sequence[str]
-    ) -> tuple[dict[Broker, list[str]], dict[str, ClusterUnavailable]]:
-        """Groups by their coordinators, and those without one."""
-        missing: dict[str, ClusterUnavailable] = {}
-        unlisted = [group for group in groups if group not in self._at]
-        for portion in portions(unlisted, PORTION):
-            missing |= self._find(portion)
-        led: dict[Broker, list[str]] = {}
-        for group in groups:
-            if group in self._at:
-                led.setdefault(self._at[group], []).append(group)
-        return led, missing
-
-    def _find(self, groups: Sequence[str]) -> dict[str, ClusterUnavailable]:
-        """Find their coordinators; the groups without one. Raises ClusterUnavailable."""
-        found = self._find_many(groups)
-        if found is None:
-            led, reason = self._client.coordinators(groups, GROUP_COORDINATOR)
-            self._at |= {group: broker for broker, some in led.items() for group in some}
-            lost = set(groups).difference(*led.values())
-            return {group: ClusterUnavailable(f"group {group}: {reason}") for group in lost}
-        self._at |= {group: broker for group, (code, broker) in found.items() if not code}
-        return {
-            group: ClusterUnavailable(f"group {group}: no coordinator: {error_name(code)}")
-            for group, (code, _) in found.items()
-            if code
-        }
-
-    def _find_many(self, groups: Sequence[str]) -> Mapping[str, tuple[int, Broker]] | None:
-        """None: no broker is known to find many at once, or none responds."""
-        for broker, newest in self._newest.items():
-            if newest.get(wire.FIND_COORDINATOR, 0) < wire.MANY_KEYS:
-                continue
-            try:
-                reply = self._client.call(
-                    broker, wire.find_coordinators(groups), wire.CoordinatorsDecoder()
-                )
-            except ClusterUnavailable:
-                continue  # the client tries all others
-            found: Mapping[str, tuple[int, Broker]] = reply
-            return found
-        return None
 
 
 class _FetchedOffsets:
@@ -350,6 +319,33 @@ class _PartsDecoder:
 
     def decode(self, raw: bytes, *, version: int, header: bool) -> Any:
         return self._fetched.taken(next(self._parts), raw, version)
+
+
+def _offset_delete(group: str, keys: Collection[TopicPartition]) -> OffsetDeleteRequest:
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    partition = topic.OffsetDeleteRequestPartition
+    numbers: dict[str, list[int]] = {}
+    for name, number in sorted(keys):
+        numbers.setdefault(name, []).append(number)
+    topics = [
+        topic(name=name, partitions=[partition(partition_index=each) for each in some])
+        for name, some in numbers.items()
+    ]
+    return OffsetDeleteRequest(version=0, group_id=group, topics=topics)
+
+
+def _not_deleted(keys: Collection[TopicPartition], reply: Any) -> dict[TopicPartition, int]:
+    """Error codes of partitions. A group that does not exist has no offsets."""
+    if reply.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return {}
+    if reply.error_code:
+        return dict.fromkeys(keys, reply.error_code)
+    return {
+        (topic.name, row.partition_index): row.error_code
+        for topic in reply.topics
+        for row in topic.partitions
+        if row.error_code
+    }
 
 
 def _no_response(group: str) -> ClusterUnavailable:

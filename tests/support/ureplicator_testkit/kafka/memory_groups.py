@@ -23,6 +23,7 @@ from ureplicator_common.kafka.groups import (
 
 REFUSED = "UNKNOWN_MEMBER_ID"
 NOT_EMPTY, NO_SUCH_GROUP = "NON_EMPTY_GROUP", "GROUP_ID_NOT_FOUND"
+SUBSCRIBED = "GROUP_SUBSCRIBED_TO_TOPIC"
 T = TypeVar("T")
 
 
@@ -47,6 +48,8 @@ class MemoryConsumerGroups:
     reading: Callable[[Sequence[str]], None] = lambda groups: None
     before_states: Callable[[], None] = lambda: None
     before_commit: Callable[[], None] = lambda: None
+    before_delete: Callable[[], None] = lambda: None
+    deletions: list[tuple[str, TopicPartition]] = field(default_factory=list)
     closed: bool = False
 
     def add(self, id: str, offsets: Mapping[TopicPartition, int], *, state: str = "Empty") -> None:
@@ -92,6 +95,12 @@ class MemoryConsumerGroups:
         self.before_commit()
         return self._each(list(groups), lambda id: self._commit(id, groups[id], id in share))
 
+    def delete_offsets(
+        self, groups: Mapping[str, Collection[TopicPartition]]
+    ) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
+        self.before_delete()
+        return self._each(list(groups), lambda id: self._delete(id, groups[id]))
+
     def close(self) -> None:
         self.closed = True
 
@@ -103,6 +112,13 @@ class MemoryConsumerGroups:
             return dict.fromkeys(offsets, NOT_EMPTY if share else REFUSED)
         group.offsets |= offsets
         self.commits += [(id, key, committed.offset) for key, committed in offsets.items()]
+        return {}
+
+    def _delete(self, id: str, keys: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
+        group = self._group(id)
+        if group.state != "Empty":
+            return dict.fromkeys(keys, SUBSCRIBED)
+        self.deletions += [(id, key) for key in keys if group.offsets.pop(key, None)]
         return {}
 
     def _group(self, id: str) -> MemoryGroup:
