@@ -59,6 +59,10 @@ def _ordered_changes(changes: Mapping[int, PositionChange]) -> dict[int, Positio
     return dict(sorted(changes.items()))
 
 
+def _ordered_groups(groups: Mapping[str, GoneGroup]) -> dict[str, GoneGroup]:
+    return dict(sorted(groups.items()))
+
+
 PartitionText = Annotated[
     Partition, PlainValidator(Partition.parse), PlainSerializer(str, return_type=str)
 ]
@@ -177,6 +181,24 @@ class RouteAcls(Content):
     """`acls/<route>`: access rights that the route added to its target cluster, or was about to add."""
 
     added: _Acls = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GoneGroup(Content):
+    """A consumer group that the source has no more. `offsets`: digest of those that the sync gave it."""
+
+    since_ms: int
+    offsets: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoneGroups(Content):
+    """`groups/<route>`: consumer groups that are gone at the source, until their offsets at the target are
+    deleted."""
+
+    groups: Annotated[Mapping[str, GoneGroup], PlainSerializer(_ordered_groups)] = field(
+        default_factory=dict
+    )
 
 
 class SyncKind(StrEnum):

@@ -14,6 +14,7 @@
 | blacklist/<route>/<topic>       | persistent | topic not to be copied  | REST              |
 | memory/<route>                  | persistent | RouteMemory             | the leader        |
 | acls/<route>                    | persistent | RouteAcls               | the leader        |
+| groups/<route>                  | persistent | GoneGroups              | the leader        |
 | syncs/<kind>/<route>            | persistent | SyncReport              | the leader        |
 | ideal/<route>/<topic>           | persistent | IdealTopic              | the leader        |
 | assignments/<worker>            | persistent | Assignment              | the leader        |
@@ -61,6 +62,7 @@ from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
     CurrentState,
+    GoneGroups,
     IdealEntry,
     IdealTopic,
     IsolatedSubject,
@@ -151,6 +153,7 @@ class Paths:
         self.blacklist = f"{self.root}/blacklist"
         self.memory = f"{self.root}/memory"
         self.acls = f"{self.root}/acls"
+        self.groups = f"{self.root}/groups"
         self.syncs = f"{self.root}/syncs"
         self.ideal = f"{self.root}/ideal"
         self.assignments = f"{self.root}/assignments"
@@ -177,6 +180,7 @@ class Paths:
             self.blacklist,
             self.memory,
             self.acls,
+            self.groups,
             *(f"{self.syncs}/{kind}" for kind in SyncKind),
             self.ideal,
             self.assignments,
@@ -215,6 +219,9 @@ class Paths:
 
     def route_acls(self, route: Route) -> str:
         return f"{self.acls}/{route}"
+
+    def gone_groups(self, route: Route) -> str:
+        return f"{self.groups}/{route}"
 
     def sync(self, kind: SyncKind, route: Route) -> str:
         return f"{self.syncs}/{kind}/{route}"
@@ -358,6 +365,7 @@ _claim = _Codec(TypeAdapter(_Claim))
 _blacklisted = _Codec(TypeAdapter(_Blacklisted))
 _memory = _Codec(TypeAdapter(RouteMemory))
 _acls = _Codec(TypeAdapter(RouteAcls))
+_gone = _Codec(TypeAdapter(GoneGroups))
 _sync = _Codec(TypeAdapter(SyncReport))
 _ideal = _Codec(TypeAdapter(dict[int, IdealEntry]), omit_defaults=True)
 _assignment = _Codec(TypeAdapter(dict[PartitionText, AssignmentEntry]))
@@ -384,6 +392,7 @@ _route = _Codec(
 encode_intent, decode_intent = _intent.encode, _intent.decode
 encode_memory, decode_memory = _memory.encode, _memory.decode
 encode_acls, decode_acls = _acls.encode, _acls.decode
+encode_gone, decode_gone = _gone.encode, _gone.decode
 encode_sync, decode_sync = _sync.encode, _sync.decode
 encode_live_worker, decode_live_worker = _live_worker.encode, _live_worker.decode
 encode_known_worker, decode_known_worker = _known_worker.encode, _known_worker.decode

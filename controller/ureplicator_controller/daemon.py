@@ -64,7 +64,7 @@ from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.following.heartbeats import HeartbeatClusters, HeartbeatThread
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.following.reports import ReportNeeds
-from ureplicator_controller.engines.groups.clusters import open_sync
+from ureplicator_controller.engines.groups.clusters import open_deletion, open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -340,6 +340,7 @@ class Controller:
                     clock=self._clock,
                     metrics=self._metrics,
                     reports=reports.of(SyncKind.GROUPS, config.route),
+                    deletion=partial(open_deletion, config, reports),
                 )
 
     def _heartbeats(self, proof: LeaderProof, reports: ReportNeeds) -> Iterator[Engine]:

@@ -99,6 +99,11 @@ class GroupSyncSettings(Section):
     groups: GroupPatterns = GroupPatterns()
     interval_s: float = Field(default=5.0, ge=0.5)
     """Seconds between two rounds. A consumer that fails over reads again what it read since the last one."""
+    on_source_deletion: DeletionPolicy = DeletionPolicy.KEEP
+    """Fate of a group's offsets at the target when the group is deleted at the source, or expires there:
+    `keep`, or `delete` after `source_deletion_grace_s`, if they are those of the sync."""
+    source_deletion_grace_s: float = Field(default=86_400.0, ge=10.0, le=31_536_000.0)
+    """Time from the end of a group at the source to the deletion of its offsets at the target, in seconds."""
 
 
 class ConfigSyncSettings(Section):

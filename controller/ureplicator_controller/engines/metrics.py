@@ -152,6 +152,12 @@ class ControlMetrics:
             ["route"],
             registry=registry,
         )
+        self.group_deletions = Counter(
+            "ureplicator_controller_groups_deleted",
+            "Consumer groups whose offsets at the target were deleted, as they are gone at the source.",
+            ["route"],
+            registry=registry,
+        )
         self.group_failures = Counter(
             "ureplicator_controller_group_sync_failures",
             "Rounds of the sync of consumer groups that failed; retried with backoff.",

@@ -11,13 +11,14 @@ import pytest
 
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.fleet.syncing import syncing_route
-from ureplicator_testkit.records.consumers import READ_S, alter_offsets, group_offsets
+from ureplicator_testkit.records.consumers import READ_S, alter_offsets, delete_group, group_offsets
 from ureplicator_testkit.records.labels import label_of, labelled_records
 from ureplicator_testkit.records.topics import create_topic, produce, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
 RECORDS = 1_000
+GRACE_S = 10
 REPORTED = 2
 """Times that passes without a change are reported; between two of them are 20 passes."""
 
@@ -25,7 +26,12 @@ REPORTED = 2
 @pytest.fixture(scope="module", params=["at_least_once", "exactly_once"])
 def running(make_fleet: Callable[..., Fleet], request: pytest.FixtureRequest) -> Fleet:
     name = f"scenarios-{uuid.uuid4().hex[:8]}"
-    route = syncing_route(request.param, groups=f"{name}.*")
+    route = syncing_route(
+        request.param,
+        groups=f"{name}.*",
+        on_source_deletion="delete",
+        source_deletion_grace_s=GRACE_S,
+    )
     return make_fleet(name, route=route).start()
 
 
@@ -60,6 +66,12 @@ class Case:
             READ_S,
             f"{self.group} has offset {offset} at the target",
         )
+
+    def fate(self) -> str:
+        """Why the group is gone; "" if it is there, or not known."""
+        found = self.fleet.call("GET", f"/groups/{self.group}")
+        shown = found.json() if found.ok else {}
+        return str(shown["reason"]) if shown.get("state") == "gone at the source" else ""
 
     def next_number(self) -> int | None:
         """The first record that the group has not read at the target. Markers of transactions lie between."""
@@ -133,3 +145,19 @@ def test_a_group_far_behind_moves_exactly_and_is_not_set_back(case: Case) -> Non
     (shown,) = case.fleet.rest("GET", f"/groups/{case.group}")["partitions"]
     assert (shown["sourceOffset"], shown["targetOffset"]) == (RECORDS // 10, RECORDS * 9 // 10)
     assert (shown["state"], shown["skipped"]) == ("ahead on the target", RECORDS * 8 // 10)
+
+
+def test_a_group_that_is_deleted_at_the_source_is_deleted_at_the_target_after_a_while(
+    case: Case,
+) -> None:
+    """By a leader that did not see it at the source."""
+    case.fleet.whitelist(case.topic)
+    case.read_to(300)
+    case.wait_target_offset(300)
+    delete_group(case.source, case.group)
+    eventually(lambda: "are deleted at" in case.fate(), READ_S, "the group is noted as gone")
+    assert case.target_offset() == 300
+    case.fleet.controllers[case.fleet.leader()].kill_tree()
+    case.fleet.heal()
+    eventually(lambda: case.target_offset() is None, READ_S, "its offset at the target is deleted")
+    eventually(lambda: not case.fate(), READ_S, "the group is not known any more")

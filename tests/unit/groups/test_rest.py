@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.contents import GoneGroup, GoneGroups, TopicIntent
 from ureplicator_common.model import RouteSettings
+from ureplicator_common.znodes import encode_gone
 from ureplicator_testkit.control.memory_copied import BASE
-from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, ROUTE, NewRest, RestFixture
 
 FIRST, SECOND = ("orders", 0), ("orders", 1)
 COPIED = 100
@@ -176,3 +177,60 @@ def test_nothing_goes_back_where_the_log_of_the_source_is_not_known(copied: Rest
     done = copied.client.post("/failover?back=true", json={"groups": ["billing"]}).get_json()
     assert [each["state"] for each in done["groups"]] == ["unknown"]
     assert copied.groups.commits == []
+
+
+@pytest.fixture
+def deleting(new_rest: NewRest) -> RestFixture:
+    """A route that deletes the offsets of groups that are gone."""
+    policy = {
+        "enabled": True,
+        "on_source_deletion": "delete",
+        "source_deletion_grace_s": 60,
+        "groups": {"exclude": ["other"]},
+    }
+    rest = new_rest(({**ONE_ROUTE[0], "sync_group_offsets": policy},))
+    rest.publish(RouteSettings())
+    rest.put_intent("orders", TopicIntent(2, 2))
+    return rest
+
+
+def note_gone(rest: RestFixture, *ids: str) -> None:
+    groups = {id: GoneGroup(since_ms=10_000, offsets="x") for id in ids}
+    rest.put(rest.paths.gone_groups(ROUTE), encode_gone(GoneGroups(groups)))
+
+
+GONE = {
+    "group": "billing",
+    "route": "source.target",
+    "state": "gone at the source",
+    "reason": "its offsets at the target are deleted at 1970-01-01T00:01:10Z, unless it is used there",
+}
+
+
+def test_a_group_that_is_gone_is_shown_with_the_time_of_its_deletion(deleting: RestFixture) -> None:
+    note_gone(deleting, "billing")
+    listed = deleting.client.get("/groups").get_json()["groups"]
+    assert listed == [{**GONE, "partitions": 0}]
+    shown = deleting.client.get("/groups/billing").get_json()
+    assert {**shown, "sync": None} == {**GONE, "partitions": [], "sync": None}
+    assert deleting.client.post("/failover", json={"groups": ["billing"]}).status_code == 404
+
+
+def test_a_group_that_is_back_at_the_source_is_shown_as_any_other(deleting: RestFixture) -> None:
+    note_gone(deleting, "billing")
+    deleting.groups.add("billing", {FIRST: 30})
+    (listed,) = deleting.client.get("/groups").get_json()["groups"]
+    assert listed["state"] == "pending"
+    assert deleting.client.get("/groups/billing").get_json()["state"] == "pending"
+
+
+def test_a_note_that_cannot_be_read_hides_no_group(deleting: RestFixture) -> None:
+    deleting.put(deleting.paths.gone_groups(ROUTE), b"{")
+    deleting.groups.add("billing", {FIRST: 30})
+    assert len(deleting.client.get("/groups").get_json()["groups"]) == 1
+    assert deleting.client.get("/groups/lost").status_code == 404
+
+
+def test_notes_of_a_route_that_keeps_offsets_are_not_shown(copied: RestFixture) -> None:
+    note_gone(copied, "lost")
+    assert copied.client.get("/groups/lost").status_code == 404

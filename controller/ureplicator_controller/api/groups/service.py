@@ -17,7 +17,8 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind
 from ureplicator_common.kafka import LogReader
-from ureplicator_common.model import Delivery, Route, TopicKey
+from ureplicator_common.model import DeletionPolicy, Delivery, Route, TopicKey
+from ureplicator_common.znodes import UnreadableContent, decode_gone
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.models.routes import shown_sync
 from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
@@ -26,9 +27,11 @@ from ureplicator_controller.api.services.topic_checks import not_whitelisted, re
 from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
     GroupDecision,
+    SyncState,
     source_offset,
     translated_offset,
 )
+from ureplicator_controller.core.groups.gone import outlook
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.groups.way_back import reversed_topics
@@ -84,12 +87,36 @@ class GroupService:
         selected = GroupFilter.of(groups.include, groups.exclude)
         with closing(self._clusters(config.route)) as clusters:
             found = Survey(clusters, selected=selected).read(self._topics(config.route))
-        return [each for each in found if each.partitions or each.reason]
+        gone = self._gone(config)
+        for each in found:
+            gone.pop(each.group, None)
+        return [*(each for each in found if each.partitions or each.reason), *gone.values()]
 
     def find(self, config: RouteConfig, group: str) -> GroupDecision:
         with closing(self._clusters(config.route)) as clusters:
-            (found,) = self._named(_Way(config, clusters, self._topics(config.route)), [group])
-        return found
+            way = _Way(config, clusters, self._topics(config.route))
+            found, missing = self._survey(way, [group])
+        gone = self._gone(config)
+        if missing and group in gone:
+            return gone[group]
+        _require_all(way, missing)
+        return found[0]
+
+    def _gone(self, config: RouteConfig) -> dict[str, GroupDecision]:
+        """Groups that the source has no more, and whose offsets at the target the leader will delete."""
+        policy = config.sync_group_offsets
+        if policy.on_source_deletion is DeletionPolicy.KEEP or not policy.enabled:
+            return {}
+        node = self._fleet.current().nodes.get(self._fleet.paths.gone_groups(config.route))
+        try:
+            gone = decode_gone(node.data).groups if node is not None else {}
+        except UnreadableContent:  # the leader writes it anew
+            return {}
+        grace_s = policy.source_deletion_grace_s
+        return {
+            id: GroupDecision(group=id, state=SyncState.GONE, reason=outlook(each, grace_s=grace_s))
+            for id, each in gone.items()
+        }
 
     def sync(self, config: RouteConfig) -> Mapping[str, object] | None:
         """Last passes of the leader's sync of groups; None if the route has none."""
@@ -107,7 +134,8 @@ class GroupService:
         began_s = self._clock.monotonic_s()
         with closing(self._way(config, back=back)) as way:
             if wanted.groups is not None:
-                found = self._named(way, wanted.groups)
+                found, missing = self._survey(way, wanted.groups)
+                _require_all(way, missing)
             else:
                 found = self._on_topics(way, wanted.topics or [])
             if dry_run:
@@ -147,17 +175,12 @@ class GroupService:
             return topic.target, wanted.offset, _to_target(copied, wanted.offset)
         return topic.target, _to_source(copied, wanted.offset), wanted.offset
 
-    def _named(self, way: _Way, names: Sequence[str]) -> Sequence[GroupDecision]:
-        survey = Survey(way.clusters, selected=GroupFilter.named(names))
-        found = survey.read(way.topics)
-        missing = sorted(set(names) - {each.group for each in found})
-        if missing:
-            raise not_found(
-                f"{way.origin} has no group {', '.join(map(repr, missing))}",
-                field="groups",
-                hint="GET /groups lists the groups of a route",
-            )
-        return found
+    def _survey(
+        self, way: _Way, names: Sequence[str]
+    ) -> tuple[Sequence[GroupDecision], Sequence[str]]:
+        """Decisions about these groups, and those that are not there."""
+        found = Survey(way.clusters, selected=GroupFilter.named(names)).read(way.topics)
+        return found, sorted(set(names) - {each.group for each in found})
 
     def _on_topics(self, way: _Way, names: Collection[str]) -> Sequence[GroupDecision]:
         """`names`: at the source, whatever the way is."""
@@ -173,6 +196,16 @@ class GroupService:
 
     def _topics(self, route: Route) -> Mapping[str, RouteTopic]:
         return route_topics(self._fleet.current().snapshot, route)
+
+
+def _require_all(way: _Way, missing: Sequence[str]) -> None:
+    """Raises Problem."""
+    if missing:
+        raise not_found(
+            f"{way.origin} has no group {', '.join(map(repr, missing))}",
+            field="groups",
+            hint="GET /groups lists the groups of a route",
+        )
 
 
 def _to_target(copied: CopiedPartition, offset: int) -> int:

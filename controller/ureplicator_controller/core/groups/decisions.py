@@ -39,7 +39,7 @@ class Members(StrEnum):
 
 class SyncState(StrEnum):
     """State of a group's offset on a partition. A group has the first of its partitions' in this order, and
-    `NO_OFFSETS` without any."""
+    `NO_OFFSETS` without any; `GONE`: the source has deleted it."""
 
     UNSUPPORTED = "not synced"
     UNKNOWN = "unknown"
@@ -52,6 +52,7 @@ class SyncState(StrEnum):
     AHEAD = "ahead on the target"
     SYNCED = "synced"
     NO_OFFSETS = "no offsets"
+    GONE = "gone at the source"
 
 
 _ORDER = {state: number for number, state in enumerate(SyncState)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.kafka.client import ClusterClient
@@ -9,11 +11,12 @@ from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.kafka.positions import KafkaPositionReader
-from ureplicator_common.model import Route, position_group
+from ureplicator_common.model import DeletionPolicy, Route, position_group
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_controller.core.groups.selection import GroupFilter
-from ureplicator_controller.engines.following.reports import Reports
+from ureplicator_controller.engines.following.reports import ReportNeeds, Reports
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
+from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import GroupSync, Seen
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -46,8 +49,9 @@ def open_sync(
     clock: Clock,
     metrics: ControlMetrics,
     reports: Reports,
+    deletion: Callable[[RouteClusters], GoneGroupDeletion | None] = lambda clusters: None,
 ) -> GroupSync:
-    """The engine of a route by its configuration."""
+    """The engine of a route by its configuration. `deletion`: see `open_deletion`."""
     clusters = open_route(fleet=fleet, route=config.route, source=source, target=target)
     groups = config.sync_group_offsets.groups
     return GroupSync(
@@ -59,4 +63,21 @@ def open_sync(
         clock=clock,
         metrics=metrics,
         reports=reports,
+        gone=deletion(clusters),
+    )
+
+
+def open_deletion(
+    config: RouteConfig, needs: ReportNeeds, clusters: RouteClusters
+) -> GoneGroupDeletion | None:
+    """None if the route keeps the offsets of groups that are gone at the source."""
+    policy = config.sync_group_offsets
+    if policy.on_source_deletion is DeletionPolicy.KEEP:
+        return None
+    return GoneGroupDeletion(
+        route=config.route,
+        grace_s=policy.source_deletion_grace_s,
+        source=clusters.source,
+        target=clusters.target,
+        needs=needs,
     )

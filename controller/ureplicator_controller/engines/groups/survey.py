@@ -66,6 +66,7 @@ class Survey:
         self._clusters = clusters
         self._selected = selected
         self._known: Mapping[str, ListedGroup] = {}
+        self._source_list = GroupList()
         self._here: Mapping[str, Offsets | ClusterUnavailable] = {}
         self._there: Mapping[str, Offsets | ClusterUnavailable] = {}
         self._held: dict[str, _Held] = {}
@@ -81,6 +82,7 @@ class Survey:
         could be read."""
         source, target = self._clusters.source, self._clusters.target
         here, there = source.listed(), target.listed()
+        self._source_list = here
         groups = self._groups(here)
         share = here.share and there.share
         ids = [group.id for group in groups if not unsupported(group, share=share)]
@@ -101,6 +103,16 @@ class Survey:
                 yield decide(_view(group, *offsets, there, share=share), copied)
             else:
                 yield decide(_unlisted(group, missing, share=share), copied)
+
+    @property
+    def source_list(self) -> GroupList:
+        """Groups of the source in the last round."""
+        return self._source_list
+
+    @property
+    def selected(self) -> int:
+        """Number of groups in the last round that the filter selects."""
+        return len(self._known)
 
     def remember(self, decision: GroupDecision) -> None:
         """Outcome of a decision of the last round."""

@@ -29,9 +29,10 @@ from ureplicator_controller.core.groups.decisions import (
     settled,
     withheld,
 )
-from ureplicator_controller.core.groups.topics import route_topics
+from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.reports import Reports
+from ureplicator_controller.engines.groups.gone import GoneGroupDeletion, GoneOutcome, Round
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
@@ -65,7 +66,9 @@ class GroupSync:
         clock: Clock,
         metrics: ControlMetrics,
         reports: Reports,
+        gone: GoneGroupDeletion | None = None,
     ) -> None:
+        """`gone`: where the route deletes offsets of groups that are gone at the source."""
         self._route = route
         self._survey = survey
         self._clusters = clusters
@@ -74,6 +77,7 @@ class GroupSync:
         self._clock = clock
         self._metrics = metrics
         self._reports = reports
+        self._gone = gone
         self._backoff = Backoff(RETRY_DELAYS_S)
         self._thread = PeriodicThread(
             self.run_once, name=f"groups of {route}", first_after_s=interval_s
@@ -115,7 +119,8 @@ class GroupSync:
             return
         epoch, snapshot = seen
         began_s = self._clock.monotonic_s()
-        found = self._survey.decisions(route_topics(snapshot, self._route))
+        topics = route_topics(snapshot, self._route)
+        found = self._survey.decisions(topics)
 
         def may_write() -> bool:
             now = self._seen()
@@ -127,9 +132,30 @@ class GroupSync:
         for each in written(target, found, may_write=may_write, count=self._count):
             self._survey.remember(each)
             tally.add(each)
+            if self._gone is not None:
+                self._gone.add(each, epoch)
+        if self._gone is not None:
+            tally.end(self._gone.end(self._round(seen, topics, may_write)))
         self._report(tally.states)
         self._reports.passed(
             epoch, {state.value: count for state, count in tally.states.items()}, tally.left
+        )
+
+    def _round(
+        self,
+        seen: tuple[int, Snapshot],
+        topics: Mapping[str, RouteTopic],
+        may_write: Callable[[], bool],
+    ) -> Round:
+        epoch, snapshot = seen
+        source_list = self._survey.source_list
+        return Round(
+            epoch=epoch,
+            listed=None if source_list.failed else source_list.groups.keys(),
+            selected=self._survey.selected,
+            targets={topic.target for topic in topics.values()},
+            is_frozen=snapshot.switches.frozen,
+            may_write=may_write,
         )
 
     def _count(self, offsets: int) -> None:
@@ -151,6 +177,11 @@ class _Tally:
         self.states[decision.state] += 1
         if decision.state in (SyncState.UNKNOWN, SyncState.REFUSED):
             self.left = self.left or f"{decision.group}: {decision.reason}"
+
+    def end(self, gone: GoneOutcome) -> None:
+        if gone.groups:
+            self.states[SyncState.GONE] = gone.groups
+        self.left = self.left or gone.left
 
 
 def write(

@@ -26,6 +26,8 @@ from ureplicator_common.contents import (
     AssignmentEntry,
     CurrentEntry,
     CurrentState,
+    GoneGroup,
+    GoneGroups,
     IdealEntry,
     IdealTopic,
     IsolatedSubject,
@@ -203,6 +205,19 @@ def _decisions() -> Iterator[ZnodeRow]:
         "access rights that the route added at the target: only they are removed again",
         znodes.encode_acls(RouteAcls(frozenset({acl}))),
     )
+    yield ZnodeRow(
+        "groups/<route>",
+        False,
+        "the leader",
+        "consumer groups that are gone at the source, since when, and a digest of the offsets at the target",
+        znodes.encode_gone(
+            GoneGroups({"billing": GoneGroup(_NOW_MS, "5b1f0c2a81e64d07a9d3c2f1")}),
+        ),
+    )
+    yield from _history()
+
+
+def _history() -> Iterator[ZnodeRow]:
     event = PastEvent(
         17,
         EventKind.MOVE,

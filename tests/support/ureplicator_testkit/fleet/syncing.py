@@ -7,8 +7,8 @@ from typing import Any
 INTERVAL_S = 0.5
 
 
-def syncing_route(delivery: str, *, groups: str) -> dict[str, Any]:
-    """With an offset map. `groups`: pattern of the names that are synced."""
+def syncing_route(delivery: str, *, groups: str, **policy: Any) -> dict[str, Any]:
+    """With an offset map. `groups`: pattern of the names that are synced; `policy`: other settings of it."""
     return {
         "delivery": delivery,
         "offset_map": True,
@@ -16,5 +16,6 @@ def syncing_route(delivery: str, *, groups: str) -> dict[str, Any]:
             "enabled": True,
             "interval_s": INTERVAL_S,
             "groups": {"include": [groups]},
+            **policy,
         },
     }

@@ -54,6 +54,12 @@ def alter_offsets(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], 
         future.result(timeout=READ_S)
 
 
+def delete_group(bootstrap: str, group: str) -> None:
+    """A group without members, with all its offsets."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    admin.delete_consumer_groups([group])[group].result(timeout=READ_S)
+
+
 def group_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], TopicPartition]:
     """Committed offsets of a group, with their leader epochs."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})

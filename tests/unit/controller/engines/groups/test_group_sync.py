@@ -3,74 +3,30 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import SHARE, CommittedOffset
-from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey, position_group
+from ureplicator_common.model import position_group
 from ureplicator_controller.core.groups.decisions import SyncState
-from ureplicator_controller.core.groups.selection import GroupFilter
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_controller.engines.groups.survey import RECHECK_ROUNDS, RouteClusters, Survey
-from ureplicator_controller.engines.groups.sync import MAX_AGE_S, PORTION, RETRY_DELAYS_S, GroupSync
-from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_testkit.control.memory_copied import BASE, MemoryCopied
-from ureplicator_testkit.control.memory_reports import MemoryReports
-from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
-
-ROUTE = Route("a", "b")
-HERE, OTHER = ("t", 0), ("t", 1)
-INTERVAL_S = 5.0
-SESSION = SessionId(0)
-
-
-class World:
-    """Two clusters, and a controller that leads."""
-
-    def __init__(self, *, include: str = ".*") -> None:
-        self.source, self.target = MemoryConsumerGroups(), MemoryConsumerGroups()
-        self.copied = MemoryCopied()
-        self.clock = ManualClock()
-        self.epoch: int | None = 3
-        intent = TopicIntent(partitions=2, initial_partitions=2)
-        self.snapshot = Snapshot(
-            fleet="f",
-            epoch=3,
-            routes={ROUTE: Stored(RouteSettings(), 0, 0, SESSION)},
-            topics={TopicKey(ROUTE, "t"): Stored(intent, 0, 0, SESSION)},
-        )
-        self.metrics = ControlMetrics(CollectorRegistry())
-        clusters = RouteClusters(source=self.source, target=self.target, copied=self.copied)
-        self.reports = MemoryReports()
-        self.sync = GroupSync(
-            route=ROUTE,
-            survey=Survey(clusters, selected=GroupFilter.of([include], [])),
-            clusters=clusters,
-            seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot),
-            interval_s=INTERVAL_S,
-            clock=self.clock,
-            metrics=self.metrics,
-            reports=self.reports,
-        )
-
-    def groups(self, state: SyncState) -> float:
-        labels = {"route": str(ROUTE), "state": state.value}
-        found = self.metrics.registry.get_sample_value("ureplicator_controller_groups", labels)
-        return found or 0.0
-
-    def failures(self) -> float:
-        name = "ureplicator_controller_group_sync_failures_total"
-        return self.metrics.registry.get_sample_value(name, {"route": str(ROUTE)}) or 0.0
+from ureplicator_controller.engines.groups.survey import RECHECK_ROUNDS
+from ureplicator_controller.engines.groups.sync import MAX_AGE_S, PORTION, RETRY_DELAYS_S
+from ureplicator_testkit.control.memory_copied import BASE
+from ureplicator_testkit.group_sync.leader_world import (
+    HERE,
+    INTERVAL_S,
+    OTHER,
+    ROUTE,
+    LeaderWorld,
+)
+from ureplicator_testkit.kafka.memory_groups import MemoryGroup
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> LeaderWorld:
+    return LeaderWorld()
 
 
-def test_offsets_follow_the_group(world: World) -> None:
+def test_offsets_follow_the_group(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10, OTHER: 20, ("elsewhere", 0): 5}, state="Stable")
     assert world.sync.run_once() == INTERVAL_S
     world.source.add("g", {HERE: 30, OTHER: 20}, state="Stable")
@@ -79,14 +35,14 @@ def test_offsets_follow_the_group(world: World) -> None:
     assert world.groups(SyncState.SYNCED) == 1
 
 
-def test_nothing_is_written_twice(world: World) -> None:
+def test_nothing_is_written_twice(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     for _ in range(20):
         world.sync.run_once()
     assert len(world.target.commits) == 1
 
 
-def test_quiet_groups_are_decided_again_in_some_rounds_only(world: World) -> None:
+def test_quiet_groups_are_decided_again_in_some_rounds_only(world: LeaderWorld) -> None:
     """The first rounds read once what was written."""
     keys = [("t", number) for number in range(RECHECK_ROUNDS)]
     for number, key in enumerate(keys):
@@ -100,7 +56,7 @@ def test_quiet_groups_are_decided_again_in_some_rounds_only(world: World) -> Non
     assert world.groups(SyncState.SYNCED) == RECHECK_ROUNDS
 
 
-def test_an_offset_that_is_lowered_at_the_target_is_written_again_soon(world: World) -> None:
+def test_an_offset_that_is_lowered_at_the_target_is_written_again_soon(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     for _ in range(4):
         world.sync.run_once()
@@ -110,7 +66,7 @@ def test_an_offset_that_is_lowered_at_the_target_is_written_again_soon(world: Wo
     assert world.target.offset("g", HERE) == 10 + BASE
 
 
-def test_what_the_target_did_not_keep_is_written_again(world: World) -> None:
+def test_what_the_target_did_not_keep_is_written_again(world: LeaderWorld) -> None:
     """As where a broker lost what it had acknowledged."""
     world.source.add("g", {HERE: 10})
     world.sync.run_once()
@@ -120,14 +76,14 @@ def test_what_the_target_did_not_keep_is_written_again(world: World) -> None:
     assert world.target.offset("g", HERE) == 10 + BASE
 
 
-def test_a_quiet_group_that_moves_is_written_in_the_next_round(world: World) -> None:
+def test_a_quiet_group_that_moves_is_written_in_the_next_round(world: LeaderWorld) -> None:
     for offset in range(10, 20):
         world.source.add("g", {HERE: offset})
         world.sync.run_once()
         assert world.target.offset("g", HERE) == offset + BASE
 
 
-def test_a_repeated_copy_is_followed_after_a_while(world: World) -> None:
+def test_a_repeated_copy_is_followed_after_a_while(world: LeaderWorld) -> None:
     """The last copy counts, so that nothing is read twice."""
     world.source.add("g", {HERE: 10})
     world.sync.run_once()
@@ -137,7 +93,9 @@ def test_a_repeated_copy_is_followed_after_a_while(world: World) -> None:
     assert world.target.offset("g", HERE) == 2 * BASE + 10
 
 
-def test_a_group_with_members_at_the_target_is_untouched_for_many_rounds(world: World) -> None:
+def test_a_group_with_members_at_the_target_is_untouched_for_many_rounds(
+    world: LeaderWorld,
+) -> None:
     world.target.add("g", {HERE: 1_001}, state="Stable")
     for offset in range(10, 30):
         world.source.add("g", {HERE: offset})
@@ -146,7 +104,7 @@ def test_a_group_with_members_at_the_target_is_untouched_for_many_rounds(world: 
     assert world.groups(SyncState.ACTIVE) == 1
 
 
-def test_members_that_join_after_the_list_are_seen_before_the_write(world: World) -> None:
+def test_members_that_join_after_the_list_are_seen_before_the_write(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     world.target.joining.add("g")
     world.sync.run_once()
@@ -154,7 +112,9 @@ def test_members_that_join_after_the_list_are_seen_before_the_write(world: World
     assert world.groups(SyncState.ACTIVE) == 1
 
 
-def test_members_that_join_at_the_last_moment_are_left_to_the_coordinator(world: World) -> None:
+def test_members_that_join_at_the_last_moment_are_left_to_the_coordinator(
+    world: LeaderWorld,
+) -> None:
     world.source.add("g", {HERE: 10})
     world.target.add("g", {})
 
@@ -167,7 +127,7 @@ def test_members_that_join_at_the_last_moment_are_left_to_the_coordinator(world:
     assert world.groups(SyncState.REFUSED) == 1
 
 
-def test_a_group_missing_in_an_incomplete_list_is_not_a_new_one(world: World) -> None:
+def test_a_group_missing_in_an_incomplete_list_is_not_a_new_one(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     world.target.add("g", {}, state="Stable")
     world.target.unlisted.add("g")
@@ -178,7 +138,7 @@ def test_a_group_missing_in_an_incomplete_list_is_not_a_new_one(world: World) ->
 
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_a_coordinator_that_does_not_respond_concerns_its_groups_only(
-    world: World, end: str
+    world: LeaderWorld, end: str
 ) -> None:
     world.source.add("g", {HERE: 10})
     world.source.add("h", {HERE: 20})
@@ -188,7 +148,7 @@ def test_a_coordinator_that_does_not_respond_concerns_its_groups_only(
     assert world.groups(SyncState.UNKNOWN) == 1
 
 
-def test_a_group_that_a_broker_of_the_source_does_not_list_is_unknown(world: World) -> None:
+def test_a_group_that_a_broker_of_the_source_does_not_list_is_unknown(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     world.sync.run_once()
     world.source.unlisted.add("g")
@@ -196,7 +156,7 @@ def test_a_group_that_a_broker_of_the_source_does_not_list_is_unknown(world: Wor
     assert world.groups(SyncState.UNKNOWN) == 1
 
 
-def test_a_group_deleted_at_the_source_is_kept_at_the_target(world: World) -> None:
+def test_a_group_deleted_at_the_source_is_kept_at_the_target(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     world.sync.run_once()
     world.source.groups.clear()
@@ -206,7 +166,7 @@ def test_a_group_deleted_at_the_source_is_kept_at_the_target(world: World) -> No
 
 
 def test_positions_of_fleets_and_groups_that_are_not_selected_are_left_out() -> None:
-    world = World(include="g|ureplicator.*")
+    world = LeaderWorld(include="g|ureplicator.*")
     for id in ("g", "other", position_group(fleet="f", route=ROUTE)):
         world.source.add(id, {HERE: 10})
     world.sync.run_once()
@@ -214,7 +174,9 @@ def test_positions_of_fleets_and_groups_that_are_not_selected_are_left_out() -> 
 
 
 @pytest.mark.parametrize("old", ["source", "target"])
-def test_a_share_group_is_named_and_not_synced_with_old_brokers(world: World, old: str) -> None:
+def test_a_share_group_is_named_and_not_synced_with_old_brokers(
+    world: LeaderWorld, old: str
+) -> None:
     share_group(world, 10)
     getattr(world, old).share = False
     world.sync.run_once()
@@ -222,11 +184,11 @@ def test_a_share_group_is_named_and_not_synced_with_old_brokers(world: World, ol
     assert not world.target.groups
 
 
-def share_group(world: World, start: int) -> None:
+def share_group(world: LeaderWorld, start: int) -> None:
     world.source.groups["s"] = MemoryGroup({HERE: CommittedOffset(start)}, kind=SHARE)
 
 
-def test_start_offsets_of_a_share_group_follow_and_are_never_lowered(world: World) -> None:
+def test_start_offsets_of_a_share_group_follow_and_are_never_lowered(world: LeaderWorld) -> None:
     for start, there in ((10, 1_010), (20, 1_020), (5, 1_020)):
         share_group(world, start)
         world.sync.run_once()
@@ -236,7 +198,9 @@ def test_start_offsets_of_a_share_group_follow_and_are_never_lowered(world: Worl
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_share_group_with_a_member_at_the_target_is_untouched(world: World, listed: bool) -> None:
+def test_a_share_group_with_a_member_at_the_target_is_untouched(
+    world: LeaderWorld, listed: bool
+) -> None:
     """Whether it was there when the groups were listed, or joined before the write."""
     share_group(world, 10)
     world.target.groups["s"] = MemoryGroup(kind=SHARE, state="Stable" if listed else "Empty")
@@ -246,7 +210,7 @@ def test_a_share_group_with_a_member_at_the_target_is_untouched(world: World, li
     assert world.groups(SyncState.ACTIVE) == 1
 
 
-def test_a_group_of_another_kind_at_the_target_is_refused(world: World) -> None:
+def test_a_group_of_another_kind_at_the_target_is_refused(world: LeaderWorld) -> None:
     share_group(world, 10)
     world.target.add("s", {})
     world.sync.run_once()
@@ -254,13 +218,13 @@ def test_a_group_of_another_kind_at_the_target_is_refused(world: World) -> None:
     assert world.groups(SyncState.REFUSED) == 1
 
 
-def test_topics_outside_the_route_are_not_read(world: World) -> None:
+def test_topics_outside_the_route_are_not_read(world: LeaderWorld) -> None:
     world.source.add("g", {("elsewhere", 0): 10})
     world.sync.run_once()
     assert not world.target.commits
 
 
-def test_only_the_leader_writes(world: World) -> None:
+def test_only_the_leader_writes(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     world.epoch = None
     world.sync.run_once()
@@ -268,7 +232,7 @@ def test_only_the_leader_writes(world: World) -> None:
 
 
 @pytest.mark.parametrize("epoch", [None, 4])
-def test_leadership_that_is_lost_in_a_round_ends_it(world: World, epoch: int | None) -> None:
+def test_leadership_that_is_lost_in_a_round_ends_it(world: LeaderWorld, epoch: int | None) -> None:
     """Also if it was won again meanwhile: another leader may have written in between."""
 
     def lose() -> None:
@@ -280,7 +244,7 @@ def test_leadership_that_is_lost_in_a_round_ends_it(world: World, epoch: int | N
     assert not world.target.commits
 
 
-def test_a_process_that_was_suspended_gives_the_round_up(world: World) -> None:
+def test_a_process_that_was_suspended_gives_the_round_up(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     world.target.before_states = lambda: world.clock.advance(MAX_AGE_S + 1)
     world.sync.run_once()
@@ -292,7 +256,7 @@ def test_a_process_that_was_suspended_gives_the_round_up(world: World) -> None:
 
 @pytest.mark.parametrize("error", [ClusterUnavailable("no broker"), ValueError("a defect")])
 def test_failed_rounds_are_counted_and_back_off_until_one_succeeds(
-    world: World, error: Exception
+    world: LeaderWorld, error: Exception
 ) -> None:
     world.source.add("g", {HERE: 10})
     world.copied.error = error
@@ -304,7 +268,7 @@ def test_failed_rounds_are_counted_and_back_off_until_one_succeeds(
     assert world.target.offset("g", HERE) == 1_010
 
 
-def test_many_groups_are_written_in_portions_while_this_process_leads(world: World) -> None:
+def test_many_groups_are_written_in_portions_while_this_process_leads(world: LeaderWorld) -> None:
     """Leadership is looked at before each portion. What is left is written by the next round."""
     ids = [f"g{number:05d}" for number in range(2 * PORTION + 1)]
     for id in ids:
@@ -325,7 +289,7 @@ def test_many_groups_are_written_in_portions_while_this_process_leads(world: Wor
     assert (sizes, world.groups(SyncState.SYNCED)) == ([0], len(ids))
 
 
-def test_passes_and_failures_are_reported(world: World) -> None:
+def test_passes_and_failures_are_reported(world: LeaderWorld) -> None:
     world.source.add("g", {HERE: 10})
     world.source.add("idle", {("elsewhere", 0): 5})
     world.sync.run_once()

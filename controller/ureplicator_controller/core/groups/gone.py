@@ -1,0 +1,107 @@
+"""Policy for consumer groups that were deleted at the source, or expired there. Pure.
+
+    group not in a complete list of the source   noted as gone, with the offsets that the sync gave it
+    listed again                                 noted no more
+    grace over, `on_source_deletion: delete`     its offsets at the target deleted
+
+A group that is gone may have consumers at the target that are stopped for a while. Each doubt keeps its
+offsets:
+
+- only groups whose offsets at the target were those of the sync when they were last seen at the source, on
+  every partition of the route: a group that read on at the target has others;
+- only while the target has exactly these offsets, and no member in the group;
+- not while more than half of the route's groups are gone, and more than one: rather the addresses of the
+  source lead to another cluster;
+- not while the fleet is frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+from ureplicator_common.contents import GoneGroup
+from ureplicator_common.kafka.groups import Offsets, TopicPartition
+from ureplicator_controller.core.groups.decisions import GroupDecision, PartitionDecision, SyncState
+
+OwnOffsets = Mapping[TopicPartition, int]
+"""Offsets of a group at the target that are those of the sync."""
+MAX_GONE_BYTES = 256 * 1024
+"""Size of the groups that are noted as gone, in the node's text before compression."""
+_NOTE_BYTES = 64
+_GIVEN = frozenset({SyncState.SYNCED, SyncState.WAITS})
+
+
+def own_offsets(decision: GroupDecision) -> OwnOffsets | None:
+    """None: the target has an offset of the group that the sync would not have given it, or has none."""
+    there = [each for each in decision.partitions if each.target_offset is not None]
+    if not all(map(_is_own, there)):
+        return None
+    return {each.target: each.target_offset for each in there if each.target_offset is not None}
+
+
+def _is_own(each: PartitionDecision) -> bool:
+    return each.state in _GIVEN and each.target_offset == each.translated
+
+
+def digest(offsets: OwnOffsets) -> str:
+    """Of all partitions and offsets."""
+    rows = "\n".join(f"{topic} {number} {at}" for (topic, number), at in sorted(offsets.items()))
+    return blake2b(rows.encode(), digest_size=12).hexdigest()
+
+
+def offsets_on(offsets: Offsets, targets: Collection[str]) -> OwnOffsets:
+    """Offsets on these topics."""
+    return {key: committed.offset for key, committed in offsets.items() if key[0] in targets}
+
+
+def noted(
+    before: Mapping[str, GoneGroup],
+    *,
+    listed: Collection[str],
+    own: Mapping[str, OwnOffsets],
+    now_ms: int,
+) -> dict[str, GoneGroup]:
+    """Groups that are gone. `listed`: all groups of the source; `own`: of the groups that were seen there.
+
+    Groups for which there is no room are left for the next time.
+    """
+    gone = {id: each for id, each in before.items() if id not in listed}
+    room = MAX_GONE_BYTES - sum(map(_size, gone))
+    for id, offsets in own.items():
+        if id in listed or id in gone or not offsets:
+            continue
+        room -= _size(id)
+        if room < 0:
+            break
+        gone[id] = GoneGroup(since_ms=now_ms, offsets=digest(offsets))
+    return gone
+
+
+def _size(id: str) -> int:
+    return len(id.encode()) + _NOTE_BYTES
+
+
+def due(gone: Mapping[str, GoneGroup], *, grace_s: float, now_ms: int) -> list[str]:
+    """Groups whose grace is over."""
+    return [id for id, each in gone.items() if now_ms >= deleted_at_ms(each, grace_s=grace_s)]
+
+
+def deleted_at_ms(group: GoneGroup, *, grace_s: float) -> int:
+    """Wall clock."""
+    return group.since_ms + round(grace_s * 1_000)
+
+
+def doubt(*, gone: int, listed: int) -> str:
+    """Reason to doubt that groups were deleted; "" if there is none. `listed`: groups that the source has."""
+    if gone < 2 or gone <= listed:
+        return ""
+    return f"{gone} groups are gone at the source, which has {listed}: none is deleted"
+
+
+def outlook(group: GoneGroup, *, grace_s: float) -> str:
+    at = datetime.fromtimestamp(deleted_at_ms(group, grace_s=grace_s) / 1_000, UTC)
+    return (
+        f"its offsets at the target are deleted at {at:%Y-%m-%dT%H:%M:%SZ}, unless it is used there"
+    )

@@ -1,0 +1,224 @@
+"""Deletion of offsets at the target of groups that are gone at the source (policy: `core.groups.gone`).
+
+The groups that are gone are noted in `groups/<route>`, fenced by the leader's epoch, so that the next leader
+goes on. What the sync gave a group is known to the leader that gave it: a group that is deleted while no
+leader syncs is kept.
+
+A deletion is not fenced, as a commit is not: the node is written, at the version that was read, just before
+it. A leader that is suspended with one on its way may delete the offsets of a group that has come back
+meanwhile: they are written again in the next rounds of the sync. The coordinator refuses it for a group with
+consumers of the topic, so none of them is disturbed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.contents import GoneGroup, GoneGroups
+from ureplicator_common.coordination import create_or_set, version_of
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups, TopicPartition
+from ureplicator_common.model import Route
+from ureplicator_common.znodes import UnreadableContent, decode_gone, encode_gone
+from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
+from ureplicator_controller.core.groups.gone import (
+    OwnOffsets,
+    digest,
+    doubt,
+    due,
+    noted,
+    offsets_on,
+    own_offsets,
+)
+from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
+from ureplicator_controller.engines.following.reports import ReportNeeds
+
+log = logging.getLogger(__name__)
+
+DELETED_AT_ONCE = 500
+"""Groups whose offsets are deleted in one round."""
+_DEAD = "Dead"
+Gone = Mapping[str, GoneGroup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A round of the sync that has ended. `listed`: all groups of the source; None: some brokers did not
+    list theirs. `selected`: number of those that the route syncs. `targets`: topics of the route there."""
+
+    epoch: int
+    listed: Collection[str] | None
+    selected: int
+    targets: Collection[str]
+    is_frozen: bool
+    may_write: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class GoneOutcome:
+    """`groups`: number of those that are gone; `left`: why the offsets of some that are due are not deleted,
+    or ""."""
+
+    groups: int = 0
+    left: str = ""
+
+
+class GoneGroupDeletion:
+    """Of one route. Belongs to the thread of its sync."""
+
+    def __init__(
+        self,
+        *,
+        route: Route,
+        grace_s: float,
+        source: ConsumerGroups,
+        target: ConsumerGroups,
+        needs: ReportNeeds,
+    ) -> None:
+        self._route = route
+        self._grace_s = grace_s
+        self._source = source
+        self._target = target
+        self._clock = needs.clock
+        self._metrics = needs.metrics
+        self._store = _Store(needs, needs.paths.gone_groups(route))
+        self._own: dict[str, OwnOffsets] = {}
+        self._epoch = 0
+
+    def add(self, decision: GroupDecision, epoch: int) -> None:
+        """Outcome of a decision of the round. One that holds on has no partitions, and changes nothing."""
+        if epoch != self._epoch:  # another process may have led meanwhile
+            self._own, self._epoch = {}, epoch
+        if decision.state is SyncState.SYNCED and not decision.partitions:
+            return
+        own = own_offsets(decision) if not decision.share else None
+        if own:
+            self._own[decision.group] = own
+        else:
+            self._own.pop(decision.group, None)
+
+    def end(self, round: Round) -> GoneOutcome:
+        """Note the groups that are gone, and delete what is due."""
+        if round.listed is None:
+            return GoneOutcome()
+        try:
+            return self._end(round, round.listed)
+        except OperatingError as error:
+            log.warning("%s: groups that are gone: %s", self._route, error)
+            return GoneOutcome(left=f"groups that are gone at the source: {error}")
+
+    def _end(self, round: Round, listed: Collection[str]) -> GoneOutcome:
+        now_ms = self._clock.wall_ms()
+        gone = noted(self._store.read(), listed=listed, own=self._own, now_ms=now_ms)
+        if not self._store.write(gone, round.epoch):
+            return GoneOutcome(len(gone))
+        self._own = {id: own for id, own in self._own.items() if id not in gone}
+        ripe = due(gone, grace_s=self._grace_s, now_ms=now_ms)[:DELETED_AT_ONCE]
+        left = doubt(gone=len(gone), listed=round.selected)
+        if not ripe or left or round.is_frozen:
+            return GoneOutcome(len(gone), left)
+        settled, left = self._settle({id: gone[id] for id in ripe}, round)
+        self._store.write({id: gone[id] for id in gone if id not in settled}, round.epoch)
+        return GoneOutcome(len(gone) - len(settled), left)
+
+    def _settle(self, ripe: Gone, round: Round) -> tuple[set[str], str]:
+        """Groups that are done with: deleted, or used at the target. And why the first other one is not.
+
+        Each coordinator of the source is asked once more: while groups move between brokers, no list may have
+        them.
+        """
+        at_source = self._source.states([*ripe])
+        dead = {id: each for id, each in ripe.items() if at_source[id] == _DEAD}
+        doomed, used = self._compared(dead, round.targets)
+        if not doomed or not round.may_write() or not self._store.confirm(round.epoch):
+            return used, ""
+        deleted, left = self._delete(doomed)
+        return used | deleted, left
+
+    def _compared(
+        self, dead: Gone, targets: Collection[str]
+    ) -> tuple[dict[str, OwnOffsets], set[str]]:
+        """Groups that have the offsets of the sync, and those that were used at the target. What could not be
+        read is neither."""
+        states, offsets = self._target.states([*dead]), self._target.offsets([*dead])
+        doomed: dict[str, OwnOffsets] = {}
+        used: set[str] = set()
+        for id, each in dead.items():
+            state, found = states[id], offsets[id]
+            if isinstance(state, ClusterUnavailable) or isinstance(found, ClusterUnavailable):
+                continue
+            own = offsets_on(found, targets)
+            if state in EMPTY_STATES and digest(own) == each.offsets:
+                doomed[id] = own
+            else:
+                used.add(id)
+        return doomed, used
+
+    def _delete(self, doomed: Mapping[str, OwnOffsets]) -> tuple[set[str], str]:
+        """Groups without their offsets by now, and why the first other one still has them."""
+        deleted: set[str] = set()
+        left = ""
+        for id, refused in self._target.delete_offsets(doomed).items():
+            if isinstance(refused, ClusterUnavailable) or refused:
+                left = left or f"{id} is not deleted at the target: {_text(refused)}"
+            else:
+                deleted.add(id)
+                self._report(id, doomed[id])
+        return deleted, left
+
+    def _report(self, id: str, own: OwnOffsets) -> None:
+        log.warning(
+            "%s: group %s is gone at the source: its offsets on %d partitions at the target are deleted",
+            self._route,
+            id,
+            len(own),
+        )
+        self._metrics.group_deletions.labels(str(self._route)).inc()
+
+
+def _text(refused: Mapping[TopicPartition, str] | ClusterUnavailable) -> str:
+    if isinstance(refused, ClusterUnavailable):
+        return str(refused)
+    return ", ".join(sorted(set(refused.values())))
+
+
+class _Store:
+    """`groups/<route>`: read once a round, written where something has changed."""
+
+    def __init__(self, needs: ReportNeeds, path: str) -> None:
+        self._coordination = needs.coordination
+        self._path = path
+        self._writer = FencedWriter(needs.coordination, paths=needs.paths, metrics=needs.metrics)
+        self._known: Gone | None = None
+        self._version: int | None = None
+
+    def read(self) -> Gone:
+        """Nothing for a content that cannot be read: then groups are noted anew. Raises Unavailable."""
+        node = self._coordination.get(self._path)
+        self._known, self._version = {}, version_of(node)
+        try:
+            self._known = decode_gone(node.data).groups if node is not None else {}
+        except UnreadableContent as error:
+            log.warning("%s is written anew: %s", self._path, error)
+            self._known = None
+        return self._known or {}
+
+    def write(self, gone: Gone, epoch: int) -> bool:
+        """True if it is written down: this process leads, and knew the node as it was. Raises Unavailable."""
+        return gone == self._known or self._write(gone, epoch)
+
+    def confirm(self, epoch: int) -> bool:
+        """True if this process leads, and what it knows is written down. Raises Unavailable."""
+        return self._write(self._known or {}, epoch)
+
+    def _write(self, gone: Gone, epoch: int) -> bool:
+        data = encode_gone(GoneGroups(gone))
+        operation = create_or_set(self._path, data, self._version)
+        if self._writer.write([operation], epoch=epoch) is not WriteOutcome.DONE:
+            return False
+        self._known = gone
+        self._version = 0 if self._version is None else self._version + 1
+        return True
