@@ -361,6 +361,9 @@ class RouteSettings(Content):
         return self.rename.get(topic, self.prefix + topic)
 
 
+BROKER_DEFAULT_REPLICATION = -1
+"""Replication factor for as many replicas as the brokers' `default.replication.factor` (KIP-464)."""
+
 RENEWER = WorkerId("@leader")
 """The leader as the writer that renews positions without an owner; not allowed as a worker id."""
 

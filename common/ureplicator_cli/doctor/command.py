@@ -26,6 +26,7 @@ from ureplicator_cli.output import fail, print_json
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination.tls import check_tls
 from ureplicator_common.errors import ConfigurationError
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 from ureplicator_common.printable import printable
 
 
@@ -96,6 +97,10 @@ def examine(settings: Settings, *, role: str, timeout_s: float) -> Iterator[Find
             name,
             is_source=any(route.source == name for route in routes),
             is_target=any(route.target == name for route in routes),
+            replicas=max(
+                (each.replication_factor for each in settings.routes if each.target == name),
+                default=BROKER_DEFAULT_REPLICATION,
+            ),
         )
         yield from cluster_findings(use, facts)
     for route in routes:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from ureplicator_cli.doctor.facts import HostFacts, RestFacts, ZooKeeperFacts
 from ureplicator_common.kafka.preflight import ClusterFacts, Right, Server
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
 MIN_OPEN_FILES = 4_096
 MEMORY_OF_JVM = 300_000_000
@@ -64,11 +65,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRole:
-    """Use of a cluster by the routes."""
+    """Use of a cluster by the routes. `replicas`: the most that a route's target topics are created with."""
 
     name: str
     is_source: bool
     is_target: bool
+    replicas: int = BROKER_DEFAULT_REPLICATION
 
 
 def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding]:
@@ -80,6 +82,7 @@ def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding
         return
     yield from _versions(subject, role, responding)
     yield from _topics(subject, role, facts)
+    yield from _replicas(subject, role, facts)
     for right, refusal in facts.rights.items():
         if not refusal:
             yield Finding(Level.OK, subject, f"may {right}")
@@ -116,6 +119,16 @@ def _servers(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
         more = f" and {others} other brokers" if others else ""
         text = f"{count} of {len(facts.servers)} bootstrap servers{more} respond"
         yield Finding(Level.OK, subject, f"{text} (id {facts.cluster_id or 'not known'})")
+
+
+def _replicas(subject: str, role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding]:
+    if facts.brokers is not None and facts.brokers < role.replicas:
+        yield Finding(
+            Level.FAILURE,
+            subject,
+            f"has {facts.brokers} brokers, and target topics are to have {role.replicas} replicas",
+            "start more brokers, or lower replication_factor of the route",
+        )
 
 
 def _versions(subject: str, role: ClusterRole, servers: Sequence[Server]) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from ureplicator_common.config.audit import RouteAuditSettings
 from ureplicator_common.config.mirror_maker import translated
 from ureplicator_common.config.section import Fault, Faults, Section
 from ureplicator_common.model import (
+    BROKER_DEFAULT_REPLICATION,
     DeletionPolicy,
     Delivery,
     GapPolicy,
@@ -322,6 +323,9 @@ class RouteConfig(Section):
     heartbeats: HeartbeatSettings = HeartbeatSettings()
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
+    replication_factor: int = Field(default=BROKER_DEFAULT_REPLICATION, ge=-1, le=32_767)
+    """Replicas of the target topics that the route creates; -1: as many as the brokers' default. Topics that
+    exist keep theirs."""
     auto_expand: bool = True
     """Also copy partitions that are added to a source topic whose partitions are all whitelisted.
     Default true: otherwise their records would be missing on the target."""
@@ -335,6 +339,13 @@ class RouteConfig(Section):
     @classmethod
     def _spellings(cls, route: object) -> object:
         return translated(route) if isinstance(route, Mapping) else route
+
+    @field_validator("replication_factor")
+    @classmethod
+    def _replicas(cls, replication_factor: int) -> int:
+        if replication_factor == 0:
+            raise ValueError("expected a number from 1, or -1 for the default of the brokers")
+        return replication_factor
 
     @field_validator("delivery")
     @classmethod

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ureplicator_common.errors import OperatingError, PermanentError, TemporaryError
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
 
 class ClusterUnavailable(TemporaryError):
@@ -117,7 +118,14 @@ class TopicAdmin(Protocol):
         topic are made, or none: the result has the topics without, with TopicRefused or another reason."""
         ...
 
-    def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        configs: Mapping[str, str],
+        replication_factor: int = BROKER_DEFAULT_REPLICATION,
+    ) -> None:
         """Returns when the metadata has it. Raises TopicAlreadyExists, TopicRefused."""
         ...
 

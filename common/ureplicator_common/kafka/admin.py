@@ -54,8 +54,8 @@ from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
 from ureplicator_common.kafka.shared_requests import SharedRequests
 from ureplicator_common.kafka.topics.deletion import delete_topic
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
-BROKER_DEFAULT_REPLICATION = -1
 MAX_CREATED_TOGETHER = 5_000
 """Partitions in one request. A KRaft controller refuses those with more than 10,000."""
 REASON_S = 3.0
@@ -174,11 +174,18 @@ class ConfluentTopicAdmin:
                 failed[resource.name] = error
         return failed
 
-    def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        configs: Mapping[str, str],
+        replication_factor: int = BROKER_DEFAULT_REPLICATION,
+    ) -> None:
         new = NewTopic(
             topic,
             num_partitions=partitions,
-            replication_factor=BROKER_DEFAULT_REPLICATION,
+            replication_factor=replication_factor,
             config=dict(configs),
         )
         self._creations.perform(topic, new, size=partitions)

@@ -9,8 +9,6 @@ from ureplicator_common.model import Route
 
 PARTITIONS = 1
 """Each transaction that changes the map writes a marker into each of its partitions."""
-REPLICATION = -1
-"""The brokers' default (`default.replication.factor`)."""
 CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "compression.type": "producer",

@@ -128,6 +128,7 @@ def create_app(needs: Dependencies) -> Flask:
         coordination=needs.coordination,
         fleet=fleet,
         clusters=clusters,
+        replication={config.route: config.replication_factor for config in settings.routes},
         name=settings.fleet,
         new_id=ids.reference,
     )

@@ -1,7 +1,8 @@
 """Creation and expansion of target topics, for REST and for the leader.
 
 **Settings of a target topic.** The partition count of the source, since a record keeps its partition
-number. The default replication of the target's brokers, since the clusters differ. And of the settings
+number. Replicas as the route is configured, by default as many as the target's brokers have it, since the
+clusters differ. And of the settings
 that were set on the source topic only those that decide which records are accepted and how long they
 are kept: with a smaller message limit the copy would stop, with a longer retention the target would
 hold records that the owner wanted deleted. All other settings (segment sizes, replica placement) are
@@ -62,6 +63,7 @@ def ensure_target(
     source_partitions: int,
     source: TopicAdmin,
     target: TopicAdmin,
+    replication_factor: int,
 ) -> bool:
     """Create the target topic if it is missing, expand it if it has fewer partitions than `wanted`.
 
@@ -76,8 +78,13 @@ def ensure_target(
             return False
         try:
             if there is None:
-                configs = target_configs(source.configs(source_topic))
-                _create(target, topic, max(wanted, source_partitions), configs)
+                _create(
+                    target,
+                    topic,
+                    partitions=max(wanted, source_partitions),
+                    configs=target_configs(source.configs(source_topic)),
+                    replication_factor=replication_factor,
+                )
             else:
                 target.grow_topic(topic, partitions=wanted)
             return there is None
@@ -88,12 +95,24 @@ def ensure_target(
     raise TopicRefused(str(refused))
 
 
-def _create(target: TopicAdmin, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+def _create(
+    target: TopicAdmin,
+    topic: str,
+    *,
+    partitions: int,
+    configs: Mapping[str, str],
+    replication_factor: int,
+) -> None:
     """Raises ClusterUnavailable, TopicAlreadyExists, TopicRefused."""
     refused: TopicRefused | None = None
     for limits in TIMESTAMP_LIMITS:
         try:
-            target.create_topic(topic, partitions=partitions, configs={**configs, **limits})
+            target.create_topic(
+                topic,
+                partitions=partitions,
+                configs={**configs, **limits},
+                replication_factor=replication_factor,
+            )
             return
         except TopicRefused as error:
             refused = refused or error

@@ -84,6 +84,7 @@ class TopicReconciler:
         self._coordination = coordination
         self._paths = paths
         self._rules = tuple(rules)
+        self._replication = {each.route: each.replication_factor for each in rules}
         self._admins = admins
         self._clock = clock
         self._metrics = metrics
@@ -186,6 +187,7 @@ class TopicReconciler:
             source_partitions=change.source_partitions,
             source=self._admins(route.source),
             target=self._admins(route.target),
+            replication_factor=self._replication[route],
         )
 
     def _fail(self, change: IntentChange, why: str) -> None:

@@ -4,6 +4,12 @@ Every test ends with both logs, of two routes, and all commits, read from the be
 brokers that stay.
 """
 
+from contextlib import closing
+
+import pytest
+
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.watched import WatchedTopic
@@ -31,6 +37,16 @@ def test_a_target_below_its_minimum_of_replicas_in_sync(
     for flow in flows:
         flow.judge()
     watched.judge()
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(BROKER_DEFAULT_REPLICATION, 3), (1, 1), (2, 2)])
+def test_a_topic_is_created_with_its_replicas(
+    site: ReplicatedServers, topic: str, factor: int, expected: int
+) -> None:
+    with closing(ConfluentTopicAdmin({"bootstrap.servers": site.target.bootstrap})) as admin:
+        admin.create_topic(topic, partitions=2, configs={}, replication_factor=factor)
+    made = site.target.admin().list_topics(topic, timeout=REPORTED_S).topics[topic]
+    assert [len(each.replicas) for each in made.partitions.values()] == [expected, expected]
 
 
 def test_partitions_move_to_a_broker_that_was_added(

@@ -138,6 +138,11 @@ def test_refused_topics(
         admin.create_topic(topic, partitions=partitions, configs=configs)
 
 
+def test_more_replicas_than_brokers_are_refused(admin: ConfluentTopicAdmin) -> None:
+    with pytest.raises(TopicRefused, match=r"[Rr]eplicat"):
+        admin.create_topic("replicated", partitions=1, configs={}, replication_factor=2)
+
+
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_a_topic_does_not_shrink(admin: ConfluentTopicAdmin, partitions: int) -> None:
     topic = f"shrunk-{partitions}"

@@ -19,7 +19,13 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import MAX_PARTITIONS, encode_isolated
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
-from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import (
+    ONE_ROUTE,
+    ROUTE,
+    NewRest,
+    RestFixture,
+    problem_of,
+)
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR
 TWO_ROUTES = (
@@ -50,6 +56,20 @@ def test_adding_creates_the_target_and_the_intent(rest: RestFixture, count: Any)
     assert intent.request_id
     assert rest.target.topics()["orders"].partitions == 4
     assert rest.client.get(response.headers["Location"]).status_code == 200
+
+
+def test_target_topics_have_the_replicas_of_the_route(new_rest: NewRest) -> None:
+    rest = new_rest(({**ONE_ROUTE[0], "replication_factor": 2},))
+    assert rest.call("POST", "/topics", json={"topic": "orders"}).status_code == 201
+    assert rest.target.replication == {"orders": 2}
+
+
+def test_more_replicas_than_the_target_has_brokers_are_refused(new_rest: NewRest) -> None:
+    rest = new_rest(({**ONE_ROUTE[0], "replication_factor": 4},))
+    response = rest.call("POST", "/topics", json={"topic": "orders"})
+    assert response.status_code == 409
+    assert "4 replicas" in response.get_json()["detail"]
+    assert rest.intent("orders") is None
 
 
 def test_adding_by_path_needs_no_body(rest: RestFixture) -> None:

@@ -15,7 +15,15 @@ from ureplicator_common.config.properties import MASK
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Lane, Route, SqlSettings
+from ureplicator_common.model import (
+    BROKER_DEFAULT_REPLICATION,
+    Delivery,
+    GapPolicy,
+    HandlerSettings,
+    Lane,
+    Route,
+    SqlSettings,
+)
 
 MINIMAL = """
 fleet: local
@@ -79,6 +87,19 @@ def test_a_route_as_the_model_has_it(home: Path) -> None:
     assert not config.settings.verify_crc
     assert config.settings.target_topic("a") == "b"
     assert config.settings.target_topic("c") == "dc1.c"
+
+
+def test_replicas_of_target_topics(home: Path) -> None:
+    assert load(home, MINIMAL).routes[0].replication_factor == BROKER_DEFAULT_REPLICATION
+    text = MINIMAL.replace("target: target}", "target: target, replication_factor: 3}")
+    assert load(home, text).routes[0].replication_factor == 3
+
+
+@pytest.mark.parametrize("number", ["0", "-2", "40000", "two"])
+def test_replicas_that_no_topic_can_have(home: Path, number: str) -> None:
+    text = MINIMAL.replace("target: target}", f"target: target, replication_factor: {number}}}")
+    with pytest.raises(ConfigurationError, match="replication_factor"):
+        load(home, text)
 
 
 @pytest.mark.parametrize(

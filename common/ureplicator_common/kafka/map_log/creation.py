@@ -7,7 +7,8 @@ from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.kafka.map_log import MapRefused
-from ureplicator_common.offset_map.topic import CONFIGS, PARTITIONS, REPLICATION
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
+from ureplicator_common.offset_map.topic import CONFIGS, PARTITIONS
 
 VERSION = 5
 """The first that takes the brokers' default for the replication factor is 4."""
@@ -38,7 +39,7 @@ def _request(topic: str) -> CreateTopicsRequest:
             topics(
                 name=topic,
                 num_partitions=PARTITIONS,
-                replication_factor=REPLICATION,
+                replication_factor=BROKER_DEFAULT_REPLICATION,
                 assignments=[],
                 configs=[configs(name=name, value=value) for name, value in CONFIGS.items()],
             )

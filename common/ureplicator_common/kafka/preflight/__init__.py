@@ -51,13 +51,14 @@ class ClusterFacts:
     """All that was read of one cluster.
 
     `servers`: those of `bootstrap.servers`; `advertised`: brokers that these name and that are not among
-    them. `rights`: the refusal of each that was asked for, "" where it is granted. `unread`: what could not
-    be read, with the reason.
+    them. `brokers`: number of those that the cluster has now, None: not known. `rights`: the refusal of each
+    that was asked for, "" where it is granted. `unread`: what could not be read, with the reason.
     """
 
     servers: tuple[Server, ...]
     advertised: tuple[Server, ...] = ()
     cluster_id: str = ""
+    brokers: int | None = None
     topics: VisibleTopics | None = None
     rights: Mapping[Right, str] = field(default_factory=dict)
     max_message_bytes: int | None = None

@@ -50,6 +50,7 @@ from ureplicator_common.kafka.preflight import (
     Server,
     VisibleTopics,
 )
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
 T = TypeVar("T")
 
@@ -59,7 +60,6 @@ NO_PRODUCER = 2**62
 """An id that no broker has given: with it a transaction cannot be found, let alone ended."""
 CREATE_TOPICS_VERSION, INIT_PRODUCER_ID_VERSION, END_TXN_VERSION, HEARTBEAT_VERSION = 5, 2, 1, 3
 DESCRIBE_CONFIGS_VERSION, BROKER_RESOURCE = 1, 4
-BROKER_DEFAULT = -1
 MAX_MESSAGE = "message.max.bytes"
 _DENIED = "AUTHORIZATION_FAILED"
 
@@ -138,6 +138,7 @@ def _read(
     return replace(
         facts,
         cluster_id=(metadata.cluster_id or "") if metadata else "",
+        brokers=len(metadata.brokers) if metadata else None,
         topics=_visible(metadata) if metadata else None,
         rights={right: refusal for right, refusal in rights.items() if refusal is not None},
         max_message_bytes=attempt(MAX_MESSAGE, _max_message_bytes),
@@ -204,7 +205,7 @@ def _create(topic: str, client: ClusterClient) -> int:
                 CreateTopicsRequest.CreatableTopic(
                     name=topic,
                     num_partitions=1,
-                    replication_factor=BROKER_DEFAULT,
+                    replication_factor=BROKER_DEFAULT_REPLICATION,
                     assignments=[],
                     configs=[],
                 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.coordination import Coordination
+from ureplicator_common.model import Route
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes
 from ureplicator_controller.api.services.clusters import ClusterTopics
@@ -36,11 +37,14 @@ def build_services(
     coordination: Coordination,
     fleet: FleetCache,
     clusters: Mapping[str, ClusterTopics],
+    replication: Mapping[Route, int],
     name: str,
     new_id: Callable[[], str],
 ) -> Services:
-    """`name` is that of the fleet; `new_id` returns the id of the present request."""
-    parts = _Parts(coordination, fleet, TopicClusters(fleet=fleet, clusters=clusters), new_id)
+    """`replication`: see `TopicClusters`; `name` is that of the fleet; `new_id` returns the id of the present
+    request."""
+    topic_clusters = TopicClusters(fleet=fleet, clusters=clusters, replication=replication)
+    parts = _Parts(coordination, fleet, topic_clusters, new_id)
     editor, intents = parts.editor(), parts.intents(parts.editor())
     unsettled = parts.intents(parts.editor(settles=False))
     return Services(

@@ -57,11 +57,19 @@ class TargetNames:
 
 
 class TopicClusters:
-    """Source and target of all routes. Every call may raise Problem and ClusterUnavailable."""
+    """Source and target of all routes. Every call may raise Problem and ClusterUnavailable. `replication`:
+    replicas of target topics that are created, by route."""
 
-    def __init__(self, *, fleet: FleetCache, clusters: Mapping[str, ClusterTopics]) -> None:
+    def __init__(
+        self,
+        *,
+        fleet: FleetCache,
+        clusters: Mapping[str, ClusterTopics],
+        replication: Mapping[Route, int],
+    ) -> None:
         self._fleet = fleet
         self._clusters = clusters
+        self._replication = replication
 
     def find_in_source(self, key: TopicKey) -> TopicInfo:
         return self.find_all_in_source(key.route, [key.topic])[key.topic]()
@@ -99,6 +107,7 @@ class TopicClusters:
             source_partitions=source.partitions,
             source=self._clusters[key.route.source].admin(),
             target=self._clusters[key.route.target].admin(),
+            replication_factor=self._replication[key.route],
         )
 
     def lacks_target(self, route: Route, target_topic: str) -> bool:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.heartbeats import heartbeat_topic, is_heartbeat_topic
-from ureplicator_common.model import DeletionPolicy, GapPolicy, Route, RouteSettings
+from ureplicator_common.model import (
+    BROKER_DEFAULT_REPLICATION,
+    DeletionPolicy,
+    GapPolicy,
+    Route,
+    RouteSettings,
+)
 from ureplicator_common.offset_map.topic import is_map_topic
 from ureplicator_controller.core.topics.source_deletion import KEEP, SourceDeletion
 
@@ -33,7 +39,8 @@ class AutoWhitelist:
 @dataclass(frozen=True, slots=True)
 class TopicRules:
     """Rules of one route. `auto` None: topics are whitelisted by hand only. `heartbeat_topic`: whitelisted
-    when the source has it, whatever the patterns; "" without heartbeats."""
+    when the source has it, whatever the patterns; "" without heartbeats. `replication_factor`: of target
+    topics that are created."""
 
     route: Route
     settings: RouteSettings
@@ -41,6 +48,7 @@ class TopicRules:
     auto_expand: bool = True
     heartbeat_topic: str = ""
     source_deletion: SourceDeletion = KEEP
+    replication_factor: int = BROKER_DEFAULT_REPLICATION
 
     @property
     def adopts_recreated_topics(self) -> bool:
@@ -66,6 +74,7 @@ class TopicRules:
             if config.heartbeats.enabled
             else "",
             source_deletion=source_deletion(config),
+            replication_factor=config.replication_factor,
         )
 
 

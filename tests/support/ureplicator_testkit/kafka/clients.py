@@ -32,6 +32,7 @@ from ureplicator_common.kafka.client import (
     ClusterView,
     Leader,
 )
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 from ureplicator_testkit.kafka.cluster import (
     ClusterModel,
     Log,
@@ -131,7 +132,7 @@ class MemoryTopicAdmin(_CanFail):
     exist but are missing in lists (a broker with old metadata). `troubled`: topics whose
     description fails. `known_configs`: names of the settings that the brokers know; None: all.
     `defaults`: the brokers' own settings of topics. `configs_failure`: raised when settings with
-    defaults are read.
+    defaults are read. `replication`: factor that each topic was created with.
     """
 
     def __init__(
@@ -145,6 +146,8 @@ class MemoryTopicAdmin(_CanFail):
         self.known_configs: set[str] | None = None
         self.defaults: dict[str, str] = {}
         self.configs_failure: Exception | None = None
+        self.brokers = 3
+        self.replication: dict[str, int] = {}
         self.before: Callable[[str, str], None] = lambda call, topic: None
 
     def put(self, topic: str, partitions: int, *, configs: Mapping[str, str] | None = None) -> None:
@@ -218,7 +221,14 @@ class MemoryTopicAdmin(_CanFail):
                     kept[name] = value
         return refused
 
-    def create_topic(self, topic: str, *, partitions: int, configs: Mapping[str, str]) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int,
+        configs: Mapping[str, str],
+        replication_factor: int = BROKER_DEFAULT_REPLICATION,
+    ) -> None:
         self._request()
         self.before("create_topic", topic)
         if topic in self.model.topic_ids:
@@ -227,6 +237,9 @@ class MemoryTopicAdmin(_CanFail):
             raise TopicRefused("the number of partitions must be above 0")
         if self.known_configs is not None and (unknown := set(configs) - self.known_configs):
             raise TopicRefused(f"Unknown topic config name: {min(unknown)}")
+        if replication_factor > self.brokers:
+            raise TopicRefused(f"only {self.brokers} brokers for {replication_factor} replicas")
+        self.replication[topic] = replication_factor
         self.put(topic, partitions, configs=configs)
 
     def grow_topic(self, topic: str, *, partitions: int) -> None:

@@ -17,7 +17,13 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
+from ureplicator_common.model import (
+    BROKER_DEFAULT_REPLICATION,
+    Limited,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api.http.problems import Problem
 from ureplicator_controller.api.services import node_editor
@@ -62,6 +68,7 @@ class SimulatedRest(SessionProcess):
                 "source": ClusterTopics(lambda: source, clock=world),
                 "target": ClusterTopics(lambda: target, clock=world),
             },
+            replication={ROUTE: BROKER_DEFAULT_REPLICATION},
             name=FLEET,
             new_id=self._new_id,
         )

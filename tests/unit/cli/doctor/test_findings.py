@@ -74,6 +74,17 @@ def test_versions_that_are_not_accepted(key: int, accepted: tuple[int, int] | No
     assert problems(cluster_findings(SOURCE, facts)) == []
 
 
+@pytest.mark.parametrize(("replicas", "is_met"), [(-1, True), (3, True), (4, False)])
+def test_replicas_that_the_brokers_can_hold(replicas: int, is_met: bool) -> None:
+    facts = replace(HEALTHY, brokers=3)
+    found = problems(cluster_findings(replace(TARGET, replicas=replicas), facts))
+    assert found == (
+        []
+        if is_met
+        else [(Level.FAILURE, "has 3 brokers, and target topics are to have 4 replicas")]
+    )
+
+
 @pytest.mark.parametrize("right", list(Right))
 def test_right_that_is_missing(right: Right) -> None:
     facts = replace(HEALTHY, rights={**HEALTHY.rights, right: "X_AUTHORIZATION_FAILED"})

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 from ureplicator_controller.engines.target_topics import ensure_target
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
@@ -22,7 +23,13 @@ class LaggingAdmin(MemoryTopicAdmin):
 
 def ensure(source: MemoryTopicAdmin, target: MemoryTopicAdmin) -> None:
     ensure_target(
-        "t", wanted=4, source_topic="t", source_partitions=4, source=source, target=target
+        "t",
+        wanted=4,
+        source_topic="t",
+        source_partitions=4,
+        source=source,
+        target=target,
+        replication_factor=BROKER_DEFAULT_REPLICATION,
     )
 
 

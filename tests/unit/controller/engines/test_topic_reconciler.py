@@ -229,6 +229,15 @@ def test_a_failing_topic_is_logged_and_retried_and_blocks_no_other(
     assert world.memory.refused == {}
 
 
+def test_target_topics_have_the_replicas_of_the_route() -> None:
+    world = World(replace(AUTO, replication_factor=2))
+    world.poll()
+    world.source.put("made", 1)
+    for _ in range(3):
+        world.poll()
+    assert world.target.replication == {"x-made": 2}
+
+
 def test_a_target_topic_that_the_route_created_is_deleted_with_its_source_topic() -> None:
     """The first try fails. Somebody else's topic, and another route's, stay."""
     world = World(replace(AUTO, source_deletion=SourceDeletion(GRACE_S)))
