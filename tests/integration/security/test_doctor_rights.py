@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import yaml
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -20,9 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported wi
 )
 
 from ureplicator_testkit.control.command import run
-from ureplicator_testkit.secured.brokers import PASSWORD, USER
+from ureplicator_testkit.secured.brokers import PASSWORD, USER, granted
 from ureplicator_testkit.secured.ends import Secured, logins
-from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
@@ -41,30 +38,6 @@ def denials(fleet: str) -> tuple[AclBinding, ...]:
         AclBinding(ResourceType.BROKER, "kafka-cluster", LITERAL, *denied),
         AclBinding(ResourceType.TOPIC, "ureplicator-doctor", LITERAL, *denied),
     )
-
-
-@contextmanager
-def denied(cluster: KafkaCluster, fleet: str) -> Iterator[None]:
-    admin, bindings = cluster.admin(), denials(fleet)
-    for future in admin.create_acls(list(bindings)).values():
-        future.result(timeout=SEEN_S)
-    try:
-        yield
-    finally:
-        filters = [
-            AclBindingFilter(
-                each.restype,
-                each.name,
-                each.resource_pattern_type,
-                each.principal,
-                each.host,
-                each.operation,
-                each.permission_type,
-            )
-            for each in bindings
-        ]
-        for removed in admin.delete_acls(filters).values():
-            removed.result(timeout=SEEN_S)
 
 
 def examined(
@@ -104,7 +77,7 @@ def test_rights_that_are_denied_are_named(
         "may not commit positions": "failure",
         "may not create topics": "warning",
     }
-    with denied(secured.target, fleet):
+    with granted(secured.target, denials(fleet)):
         eventually(
             lambda: (
                 {reason.partition(":")[0]: level for reason, level in problems().items()}.items()

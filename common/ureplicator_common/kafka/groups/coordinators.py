@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import GROUP_COORDINATOR, Broker, ClusterClient
-from ureplicator_common.kafka.errors import error_name
 from ureplicator_common.kafka.features import accepted_versions
 from ureplicator_common.kafka.groups import wire
+from ureplicator_common.kafka.groups.rights import TO_READ, error_reason
 from ureplicator_common.portions import portions
 
 FOUND = 200
@@ -70,7 +70,9 @@ class Coordinators:
             return {group: ClusterUnavailable(f"group {group}: {reason}") for group in lost}
         self._at |= {group: broker for group, (code, broker) in found.items() if not code}
         return {
-            group: ClusterUnavailable(f"group {group}: no coordinator: {error_name(code)}")
+            group: ClusterUnavailable(
+                f"group {group}: no coordinator: {error_reason(code, TO_READ)}"
+            )
             for group, (code, _) in found.items()
             if code
         }

@@ -34,6 +34,13 @@ from ureplicator_common.kafka.groups import (
     wire,
 )
 from ureplicator_common.kafka.groups.coordinators import Coordinators
+from ureplicator_common.kafka.groups.rights import (
+    TO_COMMIT,
+    TO_DELETE,
+    TO_READ,
+    Rights,
+    error_reason,
+)
 from ureplicator_common.kafka.position_rows import in_requests
 from ureplicator_common.portions import portions
 
@@ -220,7 +227,7 @@ class KafkaConsumerGroups:
                 self._coordinators.forget([group for group, _ in portion])
                 yield from ((group, failure) for group, _ in portion)
             for (group, _), codes in zip(portion, replies, strict=False):
-                yield group, self._refused(group, codes)
+                yield group, self._refused(group, codes, TO_COMMIT)
 
     def _alter(
         self, broker: Broker, groups: Mapping[str, Offsets]
@@ -237,7 +244,7 @@ class KafkaConsumerGroups:
                 return
             for id, altered in zip(portion, replies, strict=True):
                 whole = dict.fromkeys(groups[id], altered.code) if altered.code else {}
-                yield id, self._refused(id, whole or altered.refused)
+                yield id, self._refused(id, whole or altered.refused, TO_COMMIT)
 
     def _delete(
         self, broker: Broker, groups: Mapping[str, Collection[TopicPartition]]
@@ -250,20 +257,20 @@ class KafkaConsumerGroups:
             yield from ((id, error) for id in groups)
             return
         for (id, keys), reply in zip(groups.items(), replies, strict=True):
-            yield id, self._refused(id, _not_deleted(keys, reply))
+            yield id, self._refused(id, _not_deleted(keys, reply), TO_DELETE)
 
     def _refused(
-        self, group: str, codes: Mapping[TopicPartition, int]
+        self, group: str, codes: Mapping[TopicPartition, int], rights: Rights
     ) -> dict[TopicPartition, str] | ClusterUnavailable:
         moved = COORDINATOR_MOVED.intersection(codes.values())
         if moved:
             return self._failure(group, min(moved))
-        return {key: error_name(code) for key, code in codes.items()}
+        return {key: error_reason(code, rights) for key, code in codes.items()}
 
     def _failure(self, group: str, code: int) -> ClusterUnavailable:
         if code in COORDINATOR_MOVED:
             self._coordinators.forget([group])
-        return ClusterUnavailable(f"group {group}: {error_name(code)}")
+        return ClusterUnavailable(f"group {group}: {error_reason(code, TO_READ)}")
 
 
 class _FetchedOffsets:

@@ -9,8 +9,8 @@ The usual listener stays, for the test's own clients. Who logs in may do everyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
     AclBinding,
@@ -27,9 +27,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported wi
 from ureplicator_testkit.secured.certificates import Authority, Certificate
 from ureplicator_testkit.secured.tokens import CLIENT, SECRET, TokenEndpoint
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
 
 USER, PASSWORD = "alice", "a-secret,that=is long"
 SECURE, MUTUAL = "SECURE", "MUTUAL"
+SEEN_S = 10
+"""A broker shows a change of the controller when it has read it from the log of metadata."""
 _MECHANISMS = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
@@ -103,19 +106,42 @@ def set_password(cluster: KafkaCluster, password: str = PASSWORD, *, user: str =
             future.result(timeout=30)
 
 
-@contextmanager
-def reserved(cluster: KafkaCluster, topic: str) -> Iterator[None]:
+def reserved(cluster: KafkaCluster, topic: str) -> AbstractContextManager[None]:
     """Nobody that logs in has a right for the topic, meanwhile."""
-    admin = cluster.admin()
     where = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:nobody", "*")
-    right = AclOperation.ALL, AclPermissionType.ALLOW
-    for future in admin.create_acls([AclBinding(*where, *right)]).values():
+    return granted(cluster, [AclBinding(*where, AclOperation.ALL, AclPermissionType.ALLOW)])
+
+
+@contextmanager
+def granted(cluster: KafkaCluster, rights: Sequence[AclBinding]) -> Iterator[None]:
+    """These entries are in the list of rights, meanwhile: also those that deny something. The broker that is
+    asked for them has them then; others follow."""
+    admin = cluster.admin()
+
+    def shown(right: AclBinding) -> bool:
+        return bool(admin.describe_acls(_exactly(right)).result(timeout=30))
+
+    for future in admin.create_acls(list(rights)).values():
         future.result(timeout=30)
     try:
+        eventually(lambda: all(map(shown, rights)), SEEN_S, "the rights are in force")
         yield
     finally:
-        for removed in admin.delete_acls([AclBindingFilter(*where, *right)]).values():
+        for removed in admin.delete_acls([_exactly(each) for each in rights]).values():
             removed.result(timeout=30)
+        eventually(lambda: not any(map(shown, rights)), SEEN_S, "the rights are gone")
+
+
+def _exactly(right: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        right.restype,
+        right.name,
+        right.resource_pattern_type,
+        right.principal,
+        right.host,
+        right.operation,
+        right.permission_type,
+    )
 
 
 def by_password(
