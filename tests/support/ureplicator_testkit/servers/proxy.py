@@ -27,6 +27,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -127,8 +128,9 @@ def _size(item: bytes | Exception) -> int:
 class _Connection:
     """A client connection and its connection to the server."""
 
-    def __init__(self, faults: dict[Way, _Faults]) -> None:
+    def __init__(self, faults: dict[Way, _Faults], seen: Counter[int]) -> None:
         self._weather = faults
+        self._seen = seen
         self._writers: list[asyncio.StreamWriter] = []
         self._requests = RequestKeys()
         self._held: HeldRequest | None = None
@@ -197,7 +199,8 @@ class _Connection:
                 await late.wait_responded()
 
     def _held_in(self, data: bytes, faults: _Faults) -> HeldRequest | None:
-        keys = set(self._requests.of(data))
+        keys = list(self._requests.of(data))
+        self._seen.update(keys)
         if faults.hold is None or faults.hold.api_key not in keys:
             return None
         self._held, faults.hold = faults.hold, None
@@ -237,6 +240,7 @@ class Proxy:
         self._server_port = server_port
         self._claim: PortClaim = claim_port()
         self._weather = {way: _Faults() for way in BOTH}
+        self._seen: Counter[int] = Counter()
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
         self._listener: asyncio.Server | None = None
         self.port = self._claim.port
@@ -254,6 +258,10 @@ class Proxy:
     def carried_bytes(self, way: Way) -> int:
         """All bytes passed this way so far."""
         return self._weather[way].carried_bytes
+
+    def requests(self, api_key: int) -> int:
+        """Number of requests of Kafka's with this key that began to pass."""
+        return self._seen[api_key]
 
     # --- faults ------------------------------------------------------------------------------
 
@@ -340,7 +348,7 @@ class Proxy:
             self._listener = None
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(self._weather)
+        connection = _Connection(self._weather, self._seen)
         task = asyncio.current_task()
         assert task is not None
         self._connections[connection] = task
