@@ -240,6 +240,13 @@ class GapPolicy(StrEnum):
     LATEST = "latest"
 
 
+class DefaultsFrom(StrEnum):
+    """Cluster whose defaults target topics have, as `use.defaults.from` of MirrorMaker 2."""
+
+    TARGET = "target"
+    SOURCE = "source"
+
+
 class DeletionPolicy(StrEnum):
     """Fate of a target topic when its source topic is deleted."""
 

@@ -16,6 +16,7 @@ from ureplicator_common.config.mirror_maker import translated
 from ureplicator_common.config.section import Fault, Faults, Section
 from ureplicator_common.model import (
     BROKER_DEFAULT_REPLICATION,
+    DefaultsFrom,
     DeletionPolicy,
     Delivery,
     GapPolicy,
@@ -122,6 +123,9 @@ class ConfigSyncSettings(Section):
     )
     """Regular expressions for settings that are never changed; each must match the whole name. The default is
     that of MirrorMaker 2."""
+    use_defaults_from: DefaultsFrom = DefaultsFrom.TARGET
+    """Cluster whose defaults count where a source topic has no setting of its own: `target`, or `source`:
+    then target topics are given the source's defaults that differ."""
     interval_s: float = Field(default=60.0, ge=0.5)
     """Seconds between two rounds."""
 

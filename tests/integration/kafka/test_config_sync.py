@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
+from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicRefused
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
@@ -76,6 +77,23 @@ def test_a_setting_that_was_changed_at_the_target_is_put_back_and_an_excluded_on
     wait_for_settings(target, topic, {**changed, "retention.ms": "7000"})
 
 
+def test_defaults_of_the_source_take_the_place_of_the_targets_own(
+    admins: dict[str, ConfluentTopicAdmin], topic: str
+) -> None:
+    """Scenario 11 of MirrorMaker 2. Brokers have one retention by default, unless they are configured."""
+    source, target = admins["source"], admins["target"]
+    source.create_topic(topic, partitions=1, configs={})
+    target.create_topic(
+        topic, partitions=1, configs={"retention.ms": "7000", "min.insync.replicas": "2"}
+    )
+    follower(admins, topic, use_defaults_from="source").run_once()
+    default = source.settings([topic], timeout_s=10)[topic]
+    assert not isinstance(default, OperatingError)
+    needed = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    retention = {"retention.ms": default["retention.ms"].value}
+    wait_for_settings(target, topic, {"min.insync.replicas": "2", **needed, **retention})
+
+
 def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[str, str]) -> None:
     """Wait for the broker to answer with these settings, some time after the controller took them."""
     eventually(
@@ -83,7 +101,7 @@ def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[
     )
 
 
-def follower(admins: dict[str, ConfluentTopicAdmin], topic: str) -> Follower:
+def follower(admins: dict[str, ConfluentTopicAdmin], topic: str, **settings: str) -> Follower:
     """A sync of the settings of this topic alone."""
     source, target = admins["source"], admins["target"]
     ids = {name: admin.find([topic])[topic].topic_id for name, admin in admins.items()}
@@ -94,7 +112,7 @@ def follower(admins: dict[str, ConfluentTopicAdmin], topic: str) -> Follower:
         routes={ROUTE: Stored(RouteSettings(), 0, 0, SESSION)},
         topics={TopicKey(ROUTE, topic): Stored(intent, 0, 0, SESSION)},
     )
-    config = {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True}}
+    config = {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True, **settings}}
     return Follower(
         route=ROUTE,
         work=ConfigWork(

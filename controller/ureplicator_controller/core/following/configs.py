@@ -10,17 +10,19 @@
 | any other that is set on the target topic only | its brokers' default, unless it equals the source |
 
 What is a default on both sides is the choice of each cluster's operators and not compared, except for the
-settings that copying needs.
+settings that copying needs. With `use_defaults_from: source` the source's default is wanted, too, as if it
+were set on the source topic.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo, TopicSetting
+from ureplicator_common.model import DefaultsFrom
 from ureplicator_controller.core.following.topics import FollowedTopic
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 
@@ -84,10 +86,12 @@ class TopicDrift:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRules:
-    """`exclude`: settings that are never changed; `is_enabled`: whether any is."""
+    """`exclude`: settings that are never changed; `is_enabled`: whether any is; `defaults_from`: the cluster
+    whose defaults a target topic has where its source topic has no setting of its own."""
 
     is_enabled: bool
     exclude: Sequence[str]
+    defaults_from: DefaultsFrom = DefaultsFrom.TARGET
 
     def kept(self, setting: str) -> str:
         """Reason why a setting that differs is not changed, or ""."""
@@ -113,7 +117,7 @@ def topic_drift(
         topic,
         source_partitions=source.info.partitions,
         target_partitions=target.info.partitions,
-        settings=differences(source.settings, target.settings, kept=rules.kept),
+        settings=differences(source.settings, target.settings, rules=rules),
     )
 
 
@@ -129,25 +133,29 @@ def _unlike(name: str, side: Side, id: str) -> str:
 
 
 def differences(
-    source: Settings, target: Settings, *, kept: Callable[[str], str]
+    source: Settings, target: Settings, *, rules: ConfigRules
 ) -> tuple[SettingDifference, ...]:
-    """Settings that differ, by name; `kept`: reason why one is not changed, or ""."""
+    """Settings that differ, by name."""
     return tuple(
         SettingDifference(
             name=name,
             source=_value(source, name),
             target=_value(target, name),
             wanted=wanted,
-            kept=kept(name) if name in target else NOT_THERE,
+            kept=rules.kept(name) if name in target else NOT_THERE,
         )
-        for name, wanted in _wanted(source, target)
+        for name, wanted in _wanted(source, target, rules.defaults_from)
     )
 
 
-def _wanted(source: Settings, target: Settings) -> Iterator[tuple[str, str | None]]:
+def _wanted(
+    source: Settings, target: Settings, defaults_from: DefaultsFrom
+) -> Iterator[tuple[str, str | None]]:
     """Settings that differ, and the value to set at the target; None: its own is to be removed."""
+    has_all = defaults_from is DefaultsFrom.SOURCE
     own = {name for side in (source, target) for name, each in side.items() if each.is_own}
-    for name in sorted(own | NEEDED.keys() | {SIZE_LIMIT}):
+    compared = own | source.keys() if has_all else own
+    for name in sorted(compared | NEEDED.keys() | {SIZE_LIMIT}):
         here, there = source.get(name), target.get(name)
         if name in NEEDED:
             if there is not None and there.value != NEEDED[name]:
@@ -156,7 +164,7 @@ def _wanted(source: Settings, target: Settings) -> Iterator[tuple[str, str | Non
             if here is not None and there is not None and int(there.value) < int(here.value):
                 yield name, here.value
         elif here is not None and (there is None or here.value != there.value):
-            yield name, here.value if here.is_own else None
+            yield name, here.value if here.is_own or has_all else None
 
 
 def _value(settings: Settings, name: str) -> str | None:

@@ -26,7 +26,11 @@ SETTINGS_TIMEOUT_S = 10.0
 
 def config_rules(config: RouteConfig) -> ConfigRules:
     settings = config.sync_topic_configs
-    return ConfigRules(is_enabled=settings.enabled, exclude=settings.exclude)
+    return ConfigRules(
+        is_enabled=settings.enabled,
+        exclude=settings.exclude,
+        defaults_from=settings.use_defaults_from,
+    )
 
 
 def compare_topics(

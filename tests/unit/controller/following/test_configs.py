@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ureplicator_common.config.route import ConfigSyncSettings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo, TopicSetting
-from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey, TopicState
+from ureplicator_common.model import (
+    DefaultsFrom,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicKey,
+    TopicState,
+)
 from ureplicator_controller.core.following.configs import (
     EXCLUDED,
     NOT_ENABLED,
@@ -44,7 +53,7 @@ def settings(own: dict[str, str] | None = None, **defaults: str) -> Settings:
 
 
 def changes(source: Settings, target: Settings) -> dict[str, str | None]:
-    found = differences(source, target, kept=RULES.kept)
+    found = differences(source, target, rules=RULES)
     return {each.name: each.wanted for each in found if not each.kept}
 
 
@@ -99,26 +108,45 @@ def test_defaults_that_differ_are_left_unless_copying_needs_them() -> None:
     }
 
 
+def test_defaults_of_the_source_are_set_at_the_target_if_so_configured() -> None:
+    rules = replace(RULES, defaults_from=DefaultsFrom.SOURCE)
+    source, target = (
+        settings(retention_ms="1", min_insync_replicas="2", segment_ms="5"),
+        settings({"retention.bytes": "9"}, segment_ms="5"),
+    )
+    found = differences(source, target, rules=rules)
+    assert {each.name: (each.wanted, each.kept) for each in found} == {
+        "min.insync.replicas": ("2", EXCLUDED),
+        "retention.ms": ("1", ""),
+    }
+
+
+def test_an_own_setting_of_the_target_gives_way_to_the_sources_default() -> None:
+    rules = replace(RULES, defaults_from=DefaultsFrom.SOURCE)
+    found = differences(settings(), settings({"retention.ms": "9"}), rules=rules)
+    assert [(each.name, each.wanted) for each in found] == [("retention.ms", "7")]
+
+
 def test_a_setting_that_only_the_targets_brokers_know_is_left() -> None:
     assert changes(settings(), settings({"remote.storage.enable": "true"})) == {}
 
 
 def test_a_setting_that_the_targets_brokers_do_not_know_is_shown() -> None:
-    (found,) = differences(settings({"remote.storage.enable": "true"}), settings(), kept=RULES.kept)
+    (found,) = differences(settings({"remote.storage.enable": "true"}), settings(), rules=RULES)
     assert (found.name, found.source, found.target) == ("remote.storage.enable", "true", None)
     assert found.kept == NOT_THERE
 
 
 def test_excluded_settings_are_shown_and_left() -> None:
     source, target = {"min.insync.replicas": "2"}, {"message.timestamp.type": "LogAppendTime"}
-    found = differences(settings(source), settings(target), kept=RULES.kept)
+    found = differences(settings(source), settings(target), rules=RULES)
     assert {each.name: each.kept for each in found} == {
         "min.insync.replicas": EXCLUDED,
         "message.timestamp.type": EXCLUDED,
     }
     assert "xmin.insync.replicas" not in [each.name for each in found]
     all_included = ConfigRules(is_enabled=True, exclude=())
-    found = differences(settings(source), settings(target), kept=all_included.kept)
+    found = differences(settings(source), settings(target), rules=all_included)
     assert {each.name: each.wanted for each in found} == {
         "min.insync.replicas": "2",
         "message.timestamp.type": "CreateTime",
