@@ -5,7 +5,9 @@ For each partition of the route that the group has committed at the source:
     source offset          s
     bounded by the copy    min(s, position): nothing behind it is on the target for certain
     translated             by the offset map of the partition; without a segment nothing is written
-    bounded by the log     not before the start of the target's log, never past its end
+    bounded by the log     not before the start of the target's log, never past its end; one that is held
+                           back by the end waits for the copy: markers of the transaction that committed the
+                           position reach the partitions of the data a little later
     compared               written only if the target's offset is lower, or there is none
 
 Nothing is written to a group with members at the target: consumers there have taken over. What is not known
@@ -92,7 +94,7 @@ class GroupView:
 
 
 class PartitionDecision(NamedTuple):
-    """Offset of a group on one partition. `waits`: the group has read more than was copied."""
+    """Offset of a group on one partition. `waits`: why a later offset is to come, or ""."""
 
     partition: TopicPartition
     copied: CopiedPartition
@@ -102,7 +104,7 @@ class PartitionDecision(NamedTuple):
     translated: int | None
     target_offset: int | None
     metadata: str
-    waits: bool
+    waits: str
 
     @property
     def target(self) -> TopicPartition:
@@ -192,7 +194,7 @@ def _settled(each: PartitionDecision, refused: Mapping[TopicPartition, str]) -> 
         partition=each.partition,
         copied=each.copied,
         state=SyncState.WAITS if each.waits else SyncState.SYNCED,
-        reason=each.reason,
+        reason=each.waits,
         source_offset=each.source_offset,
         translated=each.translated,
         target_offset=each.translated,
@@ -222,8 +224,8 @@ def _decide(
 ) -> PartitionDecision:
     there = group.target.get(copied.target) if group.target else None
     target_offset = there.offset if there else None
-    waits = copied.position is not None and committed.offset > copied.position
-    translated = _bounded(copied, translated_offset(copied, committed.offset))
+    exact = translated_offset(copied, committed.offset)
+    translated, waits = _bounded(copied, exact), _waits(copied, committed.offset, exact)
     if translated is None:
         state, reason = _untranslated(copied, committed.offset)
     else:
@@ -249,6 +251,15 @@ def _bounded(copied: CopiedPartition, translated: int | None) -> int | None:
     return min(max(translated, log.start), log.end)
 
 
+def _waits(copied: CopiedPartition, source_offset: int, exact: int | None) -> str:
+    """Why the group is to get a later offset than it can get now, or ""."""
+    if copied.position is not None and source_offset > copied.position:
+        return "the group has read beyond the position of the copy"
+    if exact is not None and copied.log is not None and exact > copied.log.end:
+        return f"consumers at the target can read up to {copied.log.end} only, and not up to {exact} yet"
+    return ""
+
+
 def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None:
     """Target offset of a group that has read everything before `source_offset`; None without a map.
 
@@ -257,11 +268,15 @@ def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None
     """
     if copied.position is None:
         return None
-    if copied.log is not None and copied.log.start == copied.log.end:
+    copied_to = copied.translate(copied.position) if copied.end is None else copied.end
+    if copied.log is not None and _is_empty(copied.log, copied_to):
         return copied.log.end
-    if source_offset < copied.position:
-        return copied.translate(source_offset)
-    return copied.translate(copied.position) if copied.end is None else copied.end
+    return copied.translate(source_offset) if source_offset < copied.position else copied_to
+
+
+def _is_empty(log: Extent, copied_to: int | None) -> bool:
+    """False for a log that only looks so, as the marker of its first transaction is under way."""
+    return log.start == log.end and (copied_to is None or copied_to <= log.end)
 
 
 def source_offset(copied: CopiedPartition, target_offset: int) -> int | None:
@@ -282,7 +297,7 @@ def _untranslated(copied: CopiedPartition, source_offset: int) -> tuple[SyncStat
 
 
 def _compared(
-    group: GroupView, translated: int, target_offset: int | None, *, waits: bool
+    group: GroupView, translated: int, target_offset: int | None, *, waits: str
 ) -> tuple[SyncState, str]:
     if group.members is Members.SOME:
         return SyncState.ACTIVE, "consumers are members of it there"
@@ -291,7 +306,7 @@ def _compared(
     if target_offset is None or target_offset < translated:
         return SyncState.PENDING, ""
     if waits:
-        return SyncState.WAITS, "the group has read beyond the position of the copy"
+        return SyncState.WAITS, waits
     if target_offset > translated:
         return SyncState.AHEAD, f"{target_offset} is committed there: offsets are never lowered"
     return SyncState.SYNCED, ""

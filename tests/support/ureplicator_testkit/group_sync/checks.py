@@ -5,6 +5,7 @@ A   no commit is sent for a group that had a member at the target when its round
 P   no offset at the target lies past a record that the group has not read, nor past the end of the log
 M   each record before the stored position is translated exactly, to its last copy
 C   the map's topic has few keys
+S   a group that is synced reads nothing again
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection, Mapping
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import Offsets, TopicPartition
 from ureplicator_common.offset_map.segments import forward
+from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
 from ureplicator_testkit.group_sync.world import KEY, PARTITION, World
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
 
@@ -57,6 +59,17 @@ class CheckedTarget(MemoryConsumerGroups):
         read = self._source.offset(id, KEY) or 0
         if wanted > (limit := first_unread(self._world, read)):
             raise Violation("P", f"{id}: {wanted} at the target, {limit} is not read")
+
+
+def check_synced(world: World, decision: GroupDecision) -> None:
+    """What is before a stored position is not copied again."""
+    for each in decision.partitions:
+        if each.state is not SyncState.SYNCED or each.target_offset is None:
+            continue
+        for offset in world.source.live:
+            place = world.target.last(offset)
+            if offset < each.source_offset and place is not None and place >= each.target_offset:
+                raise Violation("S", f"{decision.group}: {offset} is read again at {place}")
 
 
 def first_unread(world: World, read: int) -> int:

@@ -10,7 +10,13 @@ from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.groups import sync
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
-from ureplicator_testkit.group_sync.checks import CheckedTarget, Violation, check_map, first_unread
+from ureplicator_testkit.group_sync.checks import (
+    CheckedTarget,
+    Violation,
+    check_map,
+    check_synced,
+    first_unread,
+)
 from ureplicator_testkit.group_sync.world import KEY, ROUTE, CopiedState, World, WorldLogs
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
 
@@ -32,11 +38,12 @@ class History:
             self.source.add(id, {KEY: 0}, state="Stable")
 
     def _new_leader(self) -> None:
+        self.logs = WorldLogs(self.world)
         copied = KafkaCopiedReader(
             route=ROUTE,
             group="positions",
             positions=self.state,
-            logs=WorldLogs(self.world),
+            logs=self.logs,
             maps=self.state,
         )
         clusters = RouteClusters(source=self.source, target=self.target, copied=copied)
@@ -90,11 +97,13 @@ class History:
         """Copiers go on while the leader reads, and before it writes; sometimes it leads no more by then."""
         self.target.begin_round()
         self.state.between = lambda: self._some(self._copies)
+        self.logs.hidden = self.dice.choice((0, 0, 1, 3))
         leads = self.dice.random() < 0.8
         decisions = list(self.survey.decisions(TOPICS))
         self._some(self._copies)
         for each in sync.written(self.target, decisions, may_write=lambda: leads):
             self.survey.remember(each)
+            check_synced(self.world, each)
         if not leads:
             self._new_leader()
 

@@ -53,6 +53,12 @@ def not_clamped_to_the_copy(patch: pytest.MonkeyPatch, history: History) -> None
     patch.setattr(decisions, "translated_offset", translated)
 
 
+def hidden_copies_not_waited_for(patch: pytest.MonkeyPatch, history: History) -> None:
+    """A group is before what consumers cannot read yet, and counts as synced."""
+    waits = decisions._waits
+    patch.setattr(decisions, "_waits", lambda copied, offset, exact: waits(copied, offset, None))
+
+
 def adopted_without_their_ends(patch: pytest.MonkeyPatch, history: History) -> None:
     """Open chunks of former owners end where they were written."""
     patch.setattr(adoption, "extended", lambda known, *_: known)
@@ -64,5 +70,6 @@ MUTANTS: dict[str, tuple[str, Mutant]] = {
     "active-group-written": ("A", active_group_written),
     "map-after-data": ("M", map_after_data),
     "not-clamped-to-the-copy": ("P", not_clamped_to_the_copy),
+    "hidden-copies-not-waited-for": ("S", hidden_copies_not_waited_for),
     "adopted-without-their-ends": ("M", adopted_without_their_ends),
 }

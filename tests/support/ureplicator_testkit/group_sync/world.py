@@ -151,16 +151,17 @@ class Owner:
 
 
 class WorldLogs(MemoryLogReader):
-    """The target's log as it is."""
+    """The target's log, without the `hidden` offsets at its end: their marker is under way."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
+        self.hidden = 0
 
     def extents(
         self, wanted: Mapping[str, Sequence[int]]
     ) -> Mapping[TopicPartition, Extent | PartitionUnavailable]:
-        return {KEY: Extent(0, self._world.target.end)}
+        return {KEY: Extent(0, max(0, self._world.target.end - self.hidden))}
 
 
 class CopiedState:

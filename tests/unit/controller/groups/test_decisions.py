@@ -117,6 +117,18 @@ def test_an_offset_is_never_past_the_end_of_the_log() -> None:
     assert found.writes[THERE].offset == 20
 
 
+@pytest.mark.parametrize("source", [60, 100])
+def test_a_group_waits_for_copies_whose_marker_is_under_way(source: int) -> None:
+    """The position is visible already, and so is the end that its metadata name. The copies are not: a group
+    that went on before them would read again."""
+    hidden = replace(plus(7), log=Extent(0, 50))
+    found = settled(decided(view(source), hidden), {})
+    assert (found.state, found.partitions[0].target_offset) == (SyncState.WAITS, 50)
+    assert "up to 50 only" in found.reason
+    assert decided(view(source, target=50), hidden).state is SyncState.WAITS
+    assert settled(decided(view(source, target=50)), {}).state is SyncState.SYNCED
+
+
 def test_an_offset_is_never_before_the_start_of_the_log() -> None:
     """Consumers would reset it, some to the end."""
     found = decided(view(60), replace(plus(7), log=Extent(80, 107)))
@@ -150,6 +162,13 @@ def test_where_the_targets_log_is_empty_the_next_record_is_its_end(end: int) -> 
     found = decided(view(100), copied)
     assert found.writes[THERE].offset == end
     assert settled(found, {}).state is SyncState.SYNCED
+
+
+@pytest.mark.parametrize("end", [107, None])
+def test_a_log_that_shows_nothing_yet_is_not_empty(end: int | None) -> None:
+    """The marker of the first transaction is under way."""
+    found = settled(decided(view(60), replace(plus(7), end=end, log=Extent(0, 0))), {})
+    assert (found.state, found.partitions[0].target_offset) == (SyncState.WAITS, 0)
 
 
 def test_a_partition_without_position_is_not_copied() -> None:

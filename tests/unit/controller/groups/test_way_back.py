@@ -97,7 +97,7 @@ def test_nothing_is_read_again_by_a_group_that_is_ready(
     assert found.translated is not None
     assert all(offset < found.translated for offset in ours[:read]) or found.waits
     assert all(offset >= found.translated for offset in ours[read:])
-    assert found.waits == (read > committed)
+    assert bool(found.waits) is (read > committed)
     assert (found.read_again or 0) > 0 or not found.waits
 
 
@@ -126,7 +126,7 @@ def test_a_group_waits_until_the_position_has_passed_what_it_has_read(
     )
     back = way_back(copied, source_end=source_end, exactly_once=exactly_once)
     found = decided(back, 100 + behind)
-    assert (found.translated, found.waits) == (100, waits)
+    assert (found.translated, bool(found.waits)) == (100, waits)
     assert found.read_again == (behind - exactly_once if waits else 0)
 
 
