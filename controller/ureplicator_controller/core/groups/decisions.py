@@ -268,15 +268,18 @@ def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None
     """
     if copied.position is None:
         return None
-    copied_to = copied.translate(copied.position) if copied.end is None else copied.end
-    if copied.log is not None and _is_empty(copied.log, copied_to):
-        return copied.log.end
-    return copied.translate(source_offset) if source_offset < copied.position else copied_to
+    log = copied.log
+    if log is not None and log.start == log.end:
+        copied_to = _copied_to(copied, copied.position)
+        if copied_to is None or copied_to <= log.end:  # else a marker is under way
+            return log.end
+    if source_offset < copied.position:
+        return copied.translate(source_offset)
+    return _copied_to(copied, copied.position)
 
 
-def _is_empty(log: Extent, copied_to: int | None) -> bool:
-    """False for a log that only looks so, as the marker of its first transaction is under way."""
-    return log.start == log.end and (copied_to is None or copied_to <= log.end)
+def _copied_to(copied: CopiedPartition, position: int) -> int | None:
+    return copied.translate(position) if copied.end is None else copied.end
 
 
 def source_offset(copied: CopiedPartition, target_offset: int) -> int | None:
