@@ -25,12 +25,15 @@ from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import NewRecord, sample_records
 from ureplicator_testkit.secured.brokers import (
+    MUTUAL,
     PASSWORD,
+    give_certificate,
     reserved,
     set_password,
 )
-from ureplicator_testkit.secured.certificates import Authority
+from ureplicator_testkit.secured.certificates import Authority, Certificate, is_shown
 from ureplicator_testkit.secured.ends import REAUTHENTICATION_MS, Secured, logins
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import deadline_factor, eventually
 from ureplicator_worker.lifeline.messages import Grant
 from ureplicator_worker.records.offsets import earliest
@@ -40,6 +43,9 @@ PARTITIONS = 2
 OTHER = "another-secret"
 ROTATIONS = 3
 MAX_GAP_S = 2.0 * deadline_factor()
+SHOWN_S = 20.0
+BROKER = "broker"
+"""Common name in the certificates of brokers: they take no new one under another name while they run."""
 LOST_S = 30.0
 """So long a gap is not waited for."""
 
@@ -165,6 +171,55 @@ def test_certificates_are_rotated_under_load_and_no_gap_is_long(
     driver.wait_caught_up(60)
     driver.stop()
     lane.assert_equal()
+
+
+def test_certificates_of_brokers_are_rotated_under_load_and_no_gap_is_long(
+    lane: RealLane, secured: Secured
+) -> None:
+    """Each turn gives both brokers another certificate, and cuts the connections to the source."""
+    driver = start(lane, logins(secured, "certificate"), delivery=Delivery.EXACTLY_ONCE)
+    driver.wait_online()
+    with producing(lane):
+        for turn in range(ROTATIONS):
+            own = secured.authority.issue(f"broker-{turn}", subject=BROKER)
+            for cluster in (secured.source, secured.target):
+                replace_certificate(cluster, own, secured)
+            secured.proxy.reset()
+            assert longest_gap_s(lane, 4) < MAX_GAP_S
+    driver.wait_caught_up(60)
+    driver.stop()
+    lane.assert_equal()
+
+
+def test_a_broker_with_a_certificate_of_strangers_is_refused_until_it_has_its_own(
+    lane: RealLane, secured: Secured, tmp_path: Path
+) -> None:
+    driver = start(lane, logins(secured, "certificate"))
+    driver.wait_online()
+    lane.fill(sample_records(500, partitions=PARTITIONS, seed=4))
+    strangers = Authority(tmp_path / "strangers", "strangers")
+    try:
+        replace_certificate(secured.source, strangers.issue("stranger", subject=BROKER), secured)
+        secured.proxy.reset()
+        reason = wait_reason(lane, driver, "TLS: ")
+        assert "cluster source at" in reason
+    finally:
+        own = secured.authority.issue("broker-again", subject=BROKER)
+        replace_certificate(secured.source, own, secured)
+    driver.wait_caught_up(60)
+    driver.stop()
+    lane.assert_equal()
+
+
+def replace_certificate(cluster: KafkaCluster, own: Certificate, secured: Secured) -> None:
+    """Returns when the broker shows it to clients that connect."""
+    give_certificate(cluster, own, MUTUAL)
+    port = cluster.listener_port(MUTUAL)
+    eventually(
+        lambda: is_shown(own, port, client=secured.client),
+        SHOWN_S,
+        f"{cluster.name} has the new certificate",
+    )
 
 
 @contextmanager

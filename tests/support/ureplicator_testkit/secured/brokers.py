@@ -17,6 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported wi
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -104,6 +107,16 @@ def set_password(cluster: KafkaCluster, password: str = PASSWORD, *, user: str =
         )
         for future in admin.alter_user_scram_credentials([change]).values():
             future.result(timeout=30)
+
+
+def give_certificate(cluster: KafkaCluster, own: Certificate, listener: str) -> None:
+    """Replace the certificate of the running broker at one listener, for connections to come."""
+    name = f"listener.name.{listener.lower()}.ssl.keystore.location"
+    entry = ConfigEntry(name, str(own.both), incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = cluster.admin()
+    for future in admin.incremental_alter_configs([broker]).values():
+        future.result(timeout=30)
 
 
 def reserved(cluster: KafkaCluster, topic: str) -> AbstractContextManager[None]:

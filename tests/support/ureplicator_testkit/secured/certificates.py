@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +44,15 @@ class Authority:
             *("-days", 30, "-subj", f"/CN={name}"),
         )
 
-    def issue(self, name: str, *, hosts: str = HOSTS, expired: bool = False) -> Certificate:
-        """One for servers and clients; `expired`: since yesterday."""
+    def issue(
+        self, name: str, *, subject: str = "", hosts: str = HOSTS, expired: bool = False
+    ) -> Certificate:
+        """One for servers and clients. `subject`: common name, by default the name of the files; `expired`:
+        since yesterday."""
         key, request = self._folder / f"{name}.key", self._folder / f"{name}.csr"
         certificate, extensions = self._folder / f"{name}.pem", self._folder / f"{name}.ext"
         self._new_key(key)
-        _openssl("req", "-new", "-key", key, "-out", request, "-subj", f"/CN={name}")
+        _openssl("req", "-new", "-key", key, "-out", request, "-subj", f"/CN={subject or name}")
         extensions.write_text(f"subjectAltName={hosts}\n")
         dates = ("-days", "-1") if expired else ("-days", "30")
         _openssl(
@@ -62,6 +67,19 @@ class Authority:
     def _new_key(path: Path) -> None:
         options = ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
         _openssl("genpkey", *options, "-out", path)
+
+
+def is_shown(own: Certificate, port: int, *, client: Certificate) -> bool:
+    """True if the server at this port shows the certificate to a client that has one of its own."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(client.certificate, client.key)
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+        context.wrap_socket(connection) as wrapped,
+    ):
+        found = wrapped.getpeercert(binary_form=True)
+    return found == ssl.PEM_cert_to_DER_cert(own.certificate.read_text())
 
 
 def _openssl(*arguments: object) -> None:
