@@ -4,7 +4,7 @@ Kafka and to ZooKeeper is one of them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,17 +19,20 @@ from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import compare_logs, create_topic, produce, sample_records
 from ureplicator_testkit.secured.brokers import PASSWORD
 from ureplicator_testkit.secured.ends import Secured, logins
-from ureplicator_testkit.secured.outputs import findings, outputs
+from ureplicator_testkit.secured.outputs import auditor_ports, findings, outputs
 from ureplicator_testkit.secured.tokens import SECRET
-from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator
+from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
 from ureplicator_testkit.servers.zookeeper import ServerTls, ZooKeeperServer
+
+pytestmark = pytest.mark.timeout(600)
 
 USER = "fleet:pw-of-zookeeper"
 OPERATOR, VIEWER = "operator-of-4711-fleet", "viewer-of-4711-fleet"
 PAGES = "pages-of-the-4711-fleet"
 SECRETS = (PASSWORD, SECRET, USER.split(":")[1], OPERATOR, VIEWER, PAGES)
 PARTITIONS = 2
-COPIED_S = 60.0
+COPIED_S = 240.0
+"""A query has a JVM of its own, which is slow to start on a busy machine."""
 
 
 @pytest.fixture
@@ -69,7 +72,14 @@ def running(
         source=secured.source.bootstrap,
         target=secured.target.bootstrap,
         controller={"access": access},
-        route={"delivery": "exactly_once", "offset_map": True},
+        route={
+            "delivery": "exactly_once",
+            "offset_map": True,
+            "handlers": [
+                {"topics": ".*-handled", "handler": "ureplicator_worker.handlers:identity"}
+            ],
+            "sql": [{"topics": ".*-queried", "query": "SELECT * FROM records"}],
+        },
         token=OPERATOR,
         pages_token_file=pages,
         security={
@@ -99,35 +109,32 @@ def test_topics_are_created_copied_measured_and_compared(
     tmp_path: Path,
 ) -> None:
     source, target = secured.source.bootstrap, secured.target.bootstrap
-    create_topic(source, topic, partitions=PARTITIONS)
-    produce(source, topic, sample_records(1_000, partitions=PARTITIONS, seed=3))
-    running.whitelist(topic)
-    running.wait_online(topic, PARTITIONS)
-
-    def lags() -> list[int | None]:
-        return [
-            running.rest("GET", f"/offset/{topic}/{number}")["lagRecords"]
-            for number in range(PARTITIONS)
-        ]
-
-    eventually(lambda: lags() == [0] * PARTITIONS, COPIED_S, "the lag is measured, and 0")
-    compare_logs(source, target, topic).assert_clean()
+    for each in (topic, f"{topic}-handled", f"{topic}-queried"):
+        create_topic(source, each, partitions=PARTITIONS)
+        produce(source, each, sample_records(1_000, partitions=PARTITIONS, seed=3))
+        running.whitelist(each)
+        running.wait_online(each, PARTITIONS)
+        wait_copied(running, each)
+        compare_logs(source, target, each).assert_clean()
     audit = spawn_ureplicator(
         *("audit", running.config_of("audit"), "--topic", topic, "--master", "local[1]"),
         log=tmp_path / "audit.log",
     )
     assert audit.wait(COPIED_S) == 0, audit.log_tail()
-    shown = outputs(
-        running,
-        topic=topic,
-        token_file=str(tmp_path / "token"),
-        hosts=closed_zookeeper.hosts,
-        user=USER,
-    )
+    with auditing(running, tmp_path) as auditor:
+        shown = outputs(
+            running,
+            others={"auditor": auditor},
+            topic=topic,
+            token_file=str(tmp_path / "token"),
+            hosts=closed_zookeeper.hosts,
+            user=USER,
+        )
+        assert_pages_are_closed(running, closed_zookeeper)
+    assert any(name.startswith("auditor /status with") for name in shown)
     assert findings(shown, SECRETS) == []
     assert findings({**shown, "planted": f"x={quote(SECRET, safe='')}"}, SECRETS) == ["planted"]
     assert any(topic in text for name, text in shown.items() if name.startswith("/ureplicator"))
-    assert_pages_are_closed(running, closed_zookeeper)
     assert any("by olga" in text for text in shown.values())
     assert '"registered": true' in shown["archive ureplicator-diagnosis/workers/w1/status.txt"]
     assert any("config.yaml" in name for name in shown if name.startswith("archive"))
@@ -140,20 +147,52 @@ def test_topics_are_created_copied_measured_and_compared(
             nobody.get(Paths(running.name).root)
 
 
+def wait_copied(fleet: Fleet, topic: str) -> None:
+    def lags() -> list[int | None]:
+        return [
+            fleet.rest("GET", f"/offset/{topic}/{number}")["lagRecords"]
+            for number in range(PARTITIONS)
+        ]
+
+    eventually(lambda: lags() == [0] * PARTITIONS, COPIED_S, "the lag is measured, and 0")
+
+
+@contextmanager
+def auditing(fleet: Fleet, folder: Path) -> Iterator[Process]:
+    """A live auditor."""
+    auditor = spawn_ureplicator(
+        *("auditor", fleet.config_of("a1"), "--id", "a1"),
+        *("--set", f"audit.reports={folder}/reports"),
+        log=folder / "a1.log",
+    )
+
+    def is_live() -> bool:
+        auditor.assert_running()
+        return bool(auditor_ports(fleet))
+
+    try:
+        eventually(is_live, COPIED_S, "the auditor is live")
+        yield auditor
+        assert auditor.terminate(30) == 0, auditor.log_tail()
+    finally:
+        auditor.kill_tree()
+
+
 def assert_pages_are_closed(fleet: Fleet, zookeeper: ZooKeeperServer) -> None:
-    """Those of workers, and the metrics of each control loop: none without the token, but for probes."""
-    ports = [(int(fleet.port_of(worker)), "/status") for worker in fleet.workers]
+    """Those of workers and auditors, and the metrics of each control loop: none without the token, but for
+    probes."""
+    own = [*(int(fleet.port_of(worker)) for worker in fleet.workers), *auditor_ports(fleet)]
+    ports = [(port, "/status") for port in own]
     ports += [(port, "/metrics") for port in metrics_ports(fleet, zookeeper)]
-    assert len(ports) == len(fleet.workers) + len(fleet.controllers)
+    assert len(ports) == len(fleet.workers) + 1 + len(fleet.controllers)
     for port, path in ports:
         url = f"http://127.0.0.1:{port}{path}"
         assert requests.get(url, timeout=20).status_code == 401
         wrong = {"Authorization": f"Bearer {OPERATOR}"}
         assert requests.get(url, headers=wrong, timeout=20).status_code == 401
         assert requests.get(url, headers=fleet.page_headers, timeout=20).status_code == 200
-    for worker in fleet.workers:
-        health = f"http://127.0.0.1:{fleet.port_of(worker)}/health"
-        assert requests.get(health, timeout=20).status_code == 200
+    for port in own:
+        assert requests.get(f"http://127.0.0.1:{port}/health", timeout=20).status_code == 200
 
 
 def metrics_ports(fleet: Fleet, zookeeper: ZooKeeperServer) -> list[int]:

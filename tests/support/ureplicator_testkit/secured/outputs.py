@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.servers.processes import Process
 
 COMMANDS = (
     ("status",),
@@ -34,15 +35,22 @@ TIMEOUT_S = 20
 
 
 def outputs(
-    fleet: Fleet, *, topic: str, token_file: str, hosts: str, user: str
+    fleet: Fleet,
+    *,
+    others: Mapping[str, Process],
+    topic: str,
+    token_file: str,
+    hosts: str,
+    user: str,
 ) -> Mapping[str, str]:
-    """Name -> text. `hosts`, `user`: of the tree, `name:password`."""
+    """Name -> text. `others`: processes beside those of the fleet; `hosts`, `user`: of the tree,
+    `name:password`."""
     return {
         **dict(_logs(fleet)),
         **dict(_responses(fleet, topic)),
-        **dict(_worker_pages(fleet)),
+        **dict(_pages(fleet)),
         **dict(_nodes(fleet, hosts, user)),
-        **dict(_command_lines(fleet)),
+        **dict(_command_lines({**fleet.processes, **others})),
         **dict(_commands(fleet, token_file)),
         **dict(_archive(fleet, token_file)),
     }
@@ -76,14 +84,22 @@ def _responses(fleet: Fleet, topic: str) -> Iterator[tuple[str, str]]:
         yield f"GET {template}", fleet.call("GET", path).text
 
 
-def _worker_pages(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    for worker in fleet.workers:
-        port = fleet.port_of(worker)
+def auditor_ports(fleet: Fleet) -> list[int]:
+    """Of the pages of all live auditors."""
+    found = fleet.rest("GET", "/audits")["auditors"].values()
+    return [int(address.rpartition(":")[2]) for address in found]
+
+
+def _pages(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    """Of workers and auditors."""
+    ports = [(worker, int(fleet.port_of(worker))) for worker in fleet.workers]
+    ports += [("auditor", port) for port in auditor_ports(fleet)]
+    for name, port in ports:
         for page in PAGES:
             url = f"http://127.0.0.1:{port}{page}"
             for login, headers in (("", {}), ("with token", fleet.page_headers)):
                 found = requests.get(url, headers=headers, timeout=TIMEOUT_S)
-                yield f"{worker} {page} {login}", found.text
+                yield f"{name} {page} {login}", found.text
 
 
 def _nodes(fleet: Fleet, hosts: str, user: str) -> Iterator[tuple[str, str]]:
@@ -102,8 +118,8 @@ def _nodes(fleet: Fleet, hosts: str, user: str) -> Iterator[tuple[str, str]]:
         client.close()
 
 
-def _command_lines(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    for id, process in fleet.processes.items():
+def _command_lines(processes: Mapping[str, Process]) -> Iterator[tuple[str, str]]:
+    for id, process in processes.items():
         for pid in process.tree():
             try:
                 yield f"{id} {pid}", " ".join(psutil.Process(pid).cmdline())
