@@ -38,9 +38,10 @@ from ureplicator_controller.engines.following.reports import ReportNeeds
 
 log = logging.getLogger(__name__)
 
+DEAD = "Dead"
+"""State of a group that its coordinator does not know."""
 DELETED_AT_ONCE = 500
 """Groups whose offsets are deleted in one round."""
-_DEAD = "Dead"
 Gone = Mapping[str, GoneGroup]
 
 
@@ -116,57 +117,58 @@ class GoneGroupDeletion:
         if not self._store.write(gone, round.epoch):
             return GoneOutcome(len(gone))
         self._own = {id: own for id, own in self._own.items() if id not in gone}
-        ripe = due(gone, grace_s=self._grace_s, now_ms=now_ms)[:DELETED_AT_ONCE]
+        now_due = due(gone, grace_s=self._grace_s, now_ms=now_ms)[:DELETED_AT_ONCE]
         left = doubt(gone=len(gone), listed=round.selected)
-        if not ripe or left or round.is_frozen:
+        if not now_due or left or round.is_frozen:
             return GoneOutcome(len(gone), left)
-        settled, left = self._settle({id: gone[id] for id in ripe}, round)
-        self._store.write({id: gone[id] for id in gone if id not in settled}, round.epoch)
-        return GoneOutcome(len(gone) - len(settled), left)
+        ended, left = self._delete_due({id: gone[id] for id in now_due}, round)
+        self._store.write({id: gone[id] for id in gone if id not in ended}, round.epoch)
+        return GoneOutcome(len(gone) - len(ended), left)
 
-    def _settle(self, ripe: Gone, round: Round) -> tuple[set[str], str]:
-        """Groups that are done with: deleted, or used at the target. And why the first other one is not.
+    def _delete_due(self, groups: Gone, round: Round) -> tuple[set[str], str]:
+        """Groups that need no note any more: their offsets are deleted, or they were used at the target. And
+        why the first other one is left.
 
         Each coordinator of the source is asked once more: while groups move between brokers, no list may have
         them.
         """
-        at_source = self._source.states([*ripe])
-        dead = {id: each for id, each in ripe.items() if at_source[id] == _DEAD}
-        doomed, used = self._compared(dead, round.targets)
-        if not doomed or not round.may_write() or not self._store.confirm(round.epoch):
+        at_source = self._source.states([*groups])
+        confirmed = {id: each for id, each in groups.items() if at_source[id] == DEAD}
+        unused, used = self._compared(confirmed, round.targets)
+        if not unused or not round.may_write() or not self._store.confirm(round.epoch):
             return used, ""
-        deleted, left = self._delete(doomed)
+        deleted, left = self._delete(unused)
         return used | deleted, left
 
     def _compared(
-        self, dead: Gone, targets: Collection[str]
+        self, groups: Gone, targets: Collection[str]
     ) -> tuple[dict[str, OwnOffsets], set[str]]:
-        """Groups that have the offsets of the sync, and those that were used at the target. What could not be
-        read is neither."""
-        states, offsets = self._target.states([*dead]), self._target.offsets([*dead])
-        doomed: dict[str, OwnOffsets] = {}
+        """Groups that have the offsets of the sync, with these, and those that were used at the target. What
+        could not be read is neither."""
+        states, offsets = self._target.states([*groups]), self._target.offsets([*groups])
+        unused: dict[str, OwnOffsets] = {}
         used: set[str] = set()
-        for id, each in dead.items():
+        for id, each in groups.items():
             state, found = states[id], offsets[id]
             if isinstance(state, ClusterUnavailable) or isinstance(found, ClusterUnavailable):
                 continue
             own = offsets_on(found, targets)
             if state in EMPTY_STATES and digest(own) == each.offsets:
-                doomed[id] = own
+                unused[id] = own
             else:
                 used.add(id)
-        return doomed, used
+        return unused, used
 
-    def _delete(self, doomed: Mapping[str, OwnOffsets]) -> tuple[set[str], str]:
-        """Groups without their offsets by now, and why the first other one still has them."""
+    def _delete(self, unused: Mapping[str, OwnOffsets]) -> tuple[set[str], str]:
+        """Groups whose offsets are deleted, and why those of the first other one are not."""
         deleted: set[str] = set()
         left = ""
-        for id, refused in self._target.delete_offsets(doomed).items():
+        for id, refused in self._target.delete_offsets(unused).items():
             if isinstance(refused, ClusterUnavailable) or refused:
                 left = left or f"{id} is not deleted at the target: {_text(refused)}"
             else:
                 deleted.add(id)
-                self._report(id, doomed[id])
+                self._report(id, unused[id])
         return deleted, left
 
     def _report(self, id: str, own: OwnOffsets) -> None:
