@@ -18,7 +18,8 @@ from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
 RECORDS = 1_000
-GRACE_S = 10
+GRACE_S = 20
+"""More than the time between two looks at a busy fleet."""
 REPORTED = 2
 """Times that passes without a change are reported; between two of them are 20 passes."""
 
