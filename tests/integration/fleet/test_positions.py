@@ -204,3 +204,26 @@ def test_a_partition_that_is_out_of_range_gets_a_position_of_its_own(copy: Copy)
     assert refused.status_code == 400
     copy.wait_changed(copy.request(to="earliest"))
     copy.wait_copied()
+
+
+def test_a_topic_goes_on_where_another_replicator_stopped(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    """The steps of docs/mirrormaker.md: its copy exists, and the route is paused until positions are set."""
+    source, target = source_cluster.bootstrap, target_cluster.bootstrap
+    every = [NewRecord(b"%d" % number) for number in range(100)]
+    for bootstrap, some in ((source, every), (target, every[:60])):
+        create_topic(bootstrap, topic, partitions=1)
+        produce(bootstrap, topic, some)
+    running.rest("POST", "/routes/source.target/pause")
+    running.whitelist(topic)
+    running.rest("POST", f"/positions/{topic}", json={"partition": 0, "offset": 60})
+    path = f"/positions/{topic}"
+    eventually(
+        lambda: running.rest("GET", path)["partitions"][0]["position"] == 60,
+        CHANGED_S,
+        "the position is set while nothing is copied",
+    )
+    running.rest("POST", "/routes/source.target/resume")
+    eventually(lambda: len(read_all(target, topic)[0]) >= 100, COPIED_S, "the rest is copied")
+    assert [record.value for record in read_all(target, topic)[0]] == [each.value for each in every]
