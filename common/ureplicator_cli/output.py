@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import click
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ureplicator_common.clock import utc_text
 from ureplicator_common.printable import printable
 
 _PAGE_WIDTH = 160
@@ -89,15 +89,11 @@ def sync_text(sync: Mapping[str, Any]) -> str:
     """Last passes of a sync: when, how many in which state, and the last error."""
     states = ", ".join(f"{count} {state}" for state, count in sync["states"].items()) or "nothing"
     passed = sync["lastPass"]
-    texts = [f"{states} at {_utc(passed)}" if passed else "no pass yet"]
+    texts = [f"{states} at {utc_text(passed)}" if passed else "no pass yet"]
     if sync["age"] is not None:
         texts.insert(0, f"newest at the target {sync['age']:.1f} s old")
     if sync["lastFailure"]:
-        texts.append(f"failed at {_utc(sync['lastFailure'])}")
+        texts.append(f"failed at {utc_text(sync['lastFailure'])}")
     if sync["error"]:
         texts.append(sync["error"])
     return "; ".join(texts)
-
-
-def _utc(wall_ms: int) -> str:
-    return datetime.fromtimestamp(wall_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -7,6 +7,7 @@ jumps.
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -18,6 +19,11 @@ class Clock(Protocol):
     def wall_ms(self) -> int:
         """Milliseconds since 1970, for display."""
         ...
+
+
+def utc_text(wall_ms: int) -> str:
+    """A time in whole seconds, as `2026-01-31T12:00:00Z`."""
+    return datetime.fromtimestamp(wall_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class SystemClock:

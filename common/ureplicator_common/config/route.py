@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,6 +26,7 @@ from ureplicator_common.model import (
     SqlSettings,
 )
 
+GraceSeconds = Annotated[float, Field(ge=10.0, le=31_536_000.0)]
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SELECT = re.compile(r"\s*SELECT\s.*\sFROM\s", re.IGNORECASE | re.DOTALL)
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -104,7 +105,7 @@ class GroupSyncSettings(Section):
     on_source_deletion: DeletionPolicy = DeletionPolicy.KEEP
     """Fate of a group's offsets at the target when the group is deleted at the source, or expires there:
     `keep`, or `delete` after `source_deletion_grace_s`, if they are those of the sync."""
-    source_deletion_grace_s: float = Field(default=86_400.0, ge=10.0, le=31_536_000.0)
+    source_deletion_grace_s: GraceSeconds = 86_400.0
     """Time from the end of a group at the source to the deletion of its offsets at the target, in seconds."""
 
 
@@ -336,7 +337,7 @@ class RouteConfig(Section):
     on_source_deletion: DeletionPolicy = DeletionPolicy.KEEP
     """Fate of a target topic when its source topic is deleted: `keep`, or `delete` after
     `source_deletion_grace_s`, if the route has created it."""
-    source_deletion_grace_s: float = Field(default=86_400.0, ge=10.0, le=31_536_000.0)
+    source_deletion_grace_s: GraceSeconds = 86_400.0
     """Time from the deletion of a source topic to that of its target topic, in seconds."""
 
     @model_validator(mode="before")

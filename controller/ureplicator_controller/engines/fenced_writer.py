@@ -17,6 +17,8 @@ from ureplicator_common.coordination import (
     Coordination,
     Operation,
     OutcomeUnknown,
+    create_or_set,
+    version_of,
 )
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -63,3 +65,27 @@ class FencedWriter:
             return WriteOutcome.UNKNOWN
         self._metrics.writes.inc(len(operations))
         return WriteOutcome.DONE
+
+
+class FencedNode:
+    """A node that the leader alone writes: each time at the version that it has read or written last."""
+
+    def __init__(self, coordination: Coordination, path: str, writer: FencedWriter) -> None:
+        self.path = path
+        self._coordination = coordination
+        self._writer = writer
+        self._version: int | None = None
+
+    def read(self) -> bytes | None:
+        """None: there is no such node. Raises Unavailable."""
+        node = self._coordination.get(self.path)
+        self._version = version_of(node)
+        return None if node is None else node.data
+
+    def write(self, data: bytes, *, epoch: int) -> bool:
+        """True if it is written down: this process leads, and knew the node as it was. Raises Unavailable."""
+        operation = create_or_set(self.path, data, self._version)
+        if self._writer.write([operation], epoch=epoch) is not WriteOutcome.DONE:
+            return False
+        self._version = 0 if self._version is None else self._version + 1
+        return True

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ureplicator_testkit.fleet.auditors import start_auditor
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import (
     NewRecord,
@@ -19,12 +20,11 @@ from ureplicator_testkit.records.topics import (
     produce,
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
+from ureplicator_testkit.servers.processes import Process, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 PARTITIONS = 2
-LIVE_S = 120.0
 AUDITED_S = 90.0
 FOLLOWED_S = 120.0
 
@@ -48,26 +48,6 @@ def auditor(following_fleet: Fleet, tmp_path: Path) -> Iterator[Process]:
         process.assert_tree_gone()
     finally:
         process.kill_tree()
-
-
-def start_auditor(fleet: Fleet, id: str, folder: Path) -> Process:
-    process = spawn_ureplicator(
-        *("auditor", fleet.config_of(id), "--id", id),
-        *("--set", f"audit.reports={folder}/reports"),
-        log=folder / f"{id}.log",
-        name=id,
-    )
-
-    def live() -> bool:
-        process.assert_running()
-        return id in fleet.rest("GET", "/audits")["auditors"]
-
-    try:
-        eventually(live, LIVE_S, f"auditor {id} is live")
-    except BaseException:
-        process.kill_tree()
-        raise
-    return process
 
 
 def fill(cluster: KafkaCluster, topic: str, first: int, count: int) -> None:

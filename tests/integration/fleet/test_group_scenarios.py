@@ -69,7 +69,7 @@ class Case:
         )
 
     def fate(self) -> str:
-        """Why the group is gone; "" if it is there, or not known."""
+        """Reason shown for a group that is gone; "" if it is there, or not known."""
         found = self.fleet.call("GET", f"/groups/{self.group}")
         shown = found.json() if found.ok else {}
         return str(shown["reason"]) if shown.get("state") == "gone at the source" else ""

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.integration
 
 ROUTE = Route("source", "target")
 SESSION = SessionId(0)
+NEEDED = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Settings that copying needs, and brokers do not have by default."""
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_settings_follow_and_are_removed_again(
     target.create_topic(topic, partitions=1, configs={"segment.ms": "90000"})
     sync = follower(admins, topic)
     sync.run_once()
-    needed = {"message.timestamp.after.max.ms": str(2**63 - 1), "max.message.bytes": "5000000"}
+    needed = {**NEEDED, "max.message.bytes": "5000000"}
     wait_for_settings(target, topic, {"retention.ms": "7000", **needed})
     assert source.alter_settings({topic: dict.fromkeys(own)}) == {}
     wait_for_settings(source, topic, {})
@@ -68,9 +70,8 @@ def test_a_setting_that_was_changed_at_the_target_is_put_back_and_an_excluded_on
     target.create_topic(topic, partitions=1, configs={})
     sync = follower(admins, topic)
     sync.run_once()
-    needed = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-    wait_for_settings(target, topic, {"retention.ms": "7000", **needed})
-    changed = {"retention.ms": "9000", "min.insync.replicas": "2", **needed}
+    wait_for_settings(target, topic, {"retention.ms": "7000", **NEEDED})
+    changed = {"retention.ms": "9000", "min.insync.replicas": "2", **NEEDED}
     assert target.alter_settings({topic: changed}) == {}
     wait_for_settings(target, topic, changed)
     sync.run_once()
@@ -89,9 +90,8 @@ def test_defaults_of_the_source_take_the_place_of_the_targets_own(
     follower(admins, topic, use_defaults_from="source").run_once()
     default = source.settings([topic], timeout_s=10)[topic]
     assert not isinstance(default, OperatingError)
-    needed = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     retention = {"retention.ms": default["retention.ms"].value}
-    wait_for_settings(target, topic, {"min.insync.replicas": "2", **needed, **retention})
+    wait_for_settings(target, topic, {"min.insync.replicas": "2", **NEEDED, **retention})
 
 
 def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[str, str]) -> None:

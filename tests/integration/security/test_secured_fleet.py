@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import Paths, decode_controller
+from ureplicator_testkit.fleet.auditors import start_auditor
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import compare_logs, create_topic, produce, sample_records
 from ureplicator_testkit.secured.brokers import PASSWORD
@@ -160,18 +161,8 @@ def wait_copied(fleet: Fleet, topic: str) -> None:
 @contextmanager
 def auditing(fleet: Fleet, folder: Path) -> Iterator[Process]:
     """A live auditor."""
-    auditor = spawn_ureplicator(
-        *("auditor", fleet.config_of("a1"), "--id", "a1"),
-        *("--set", f"audit.reports={folder}/reports"),
-        log=folder / "a1.log",
-    )
-
-    def is_live() -> bool:
-        auditor.assert_running()
-        return bool(auditor_ports(fleet))
-
+    auditor = start_auditor(fleet, "a1", folder)
     try:
-        eventually(is_live, COPIED_S, "the auditor is live")
         yield auditor
         assert auditor.terminate(30) == 0, auditor.log_tail()
     finally:

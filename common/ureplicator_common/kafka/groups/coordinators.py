@@ -26,7 +26,7 @@ class Coordinators:
         self._at: dict[str, Broker] = {}
         self._newest: dict[Broker, Mapping[int, int]] = {}
 
-    def listed(self, at: Mapping[str, Broker]) -> None:
+    def take_listed(self, at: Mapping[str, Broker]) -> None:
         """Take the brokers that listed the groups as their coordinators, and forget all others."""
         self._at = dict(at)
 

@@ -87,7 +87,7 @@ class KafkaConsumerGroups:
                 continue
             groups |= {each.id: each for each in found}
             at |= {each.id: broker for each in found}
-        self._coordinators.listed(at)
+        self._coordinators.take_listed(at)
         self._fetched.keep(at)
         self._share = frozenset(id for id, each in groups.items() if each.kind == SHARE)
         can_share = all(share_wire.ALTER_SHARE_OFFSETS in each for each in newest)

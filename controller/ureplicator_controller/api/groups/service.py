@@ -21,7 +21,7 @@ from ureplicator_common.model import DeletionPolicy, Delivery, Route, TopicKey
 from ureplicator_common.znodes import UnreadableContent, decode_gone
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.models.routes import shown_sync
-from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
+from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import not_whitelisted, require_partition
 from ureplicator_controller.core.groups.decisions import (
@@ -96,11 +96,12 @@ class GroupService:
         with closing(self._clusters(config.route)) as clusters:
             way = _Way(config, clusters, self._topics(config.route))
             found, missing = self._survey(way, [group])
-        gone = self._gone(config)
-        if missing and group in gone:
-            return gone[group]
-        _require_all(way, missing)
-        return found[0]
+        if not missing:
+            return found[0]
+        gone = self._gone(config).get(group)
+        if gone is None:
+            raise _not_there(way, missing)
+        return gone
 
     def _gone(self, config: RouteConfig) -> dict[str, GroupDecision]:
         """Groups that the source has no more, and whose offsets at the target the leader will delete."""
@@ -135,7 +136,8 @@ class GroupService:
         with closing(self._way(config, back=back)) as way:
             if wanted.groups is not None:
                 found, missing = self._survey(way, wanted.groups)
-                _require_all(way, missing)
+                if missing:
+                    raise _not_there(way, missing)
             else:
                 found = self._on_topics(way, wanted.topics or [])
             if dry_run:
@@ -198,14 +200,12 @@ class GroupService:
         return route_topics(self._fleet.current().snapshot, route)
 
 
-def _require_all(way: _Way, missing: Sequence[str]) -> None:
-    """Raises Problem."""
-    if missing:
-        raise not_found(
-            f"{way.origin} has no group {', '.join(map(repr, missing))}",
-            field="groups",
-            hint="GET /groups lists the groups of a route",
-        )
+def _not_there(way: _Way, missing: Sequence[str]) -> Problem:
+    return not_found(
+        f"{way.origin} has no group {', '.join(map(repr, missing))}",
+        field="groups",
+        hint="GET /groups lists the groups of a route",
+    )
 
 
 def _to_target(copied: CopiedPartition, offset: int) -> int:

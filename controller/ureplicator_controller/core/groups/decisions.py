@@ -252,7 +252,7 @@ def _bounded(copied: CopiedPartition, translated: int | None) -> int | None:
 
 
 def _waits(copied: CopiedPartition, source_offset: int, exact: int | None) -> str:
-    """Why the group is to get a later offset than it can get now, or ""."""
+    """Reason to give the group a later offset than it can get now, or ""."""
     if copied.position is not None and source_offset > copied.position:
         return "the group has read beyond the position of the copy"
     if exact is not None and copied.log is not None and exact > copied.log.end:

@@ -18,12 +18,12 @@ offsets:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from hashlib import blake2b
 
+from ureplicator_common.clock import utc_text
 from ureplicator_common.contents import GoneGroup
 from ureplicator_common.kafka.groups import Offsets, TopicPartition
-from ureplicator_controller.core.groups.decisions import GroupDecision, PartitionDecision, SyncState
+from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
 
 OwnOffsets = Mapping[TopicPartition, int]
 """Offsets of a group at the target that are those of the sync."""
@@ -34,15 +34,15 @@ _GIVEN = frozenset({SyncState.SYNCED, SyncState.WAITS})
 
 
 def own_offsets(decision: GroupDecision) -> OwnOffsets | None:
-    """None: the target has an offset of the group that the sync would not have given it, or has none."""
-    there = [each for each in decision.partitions if each.target_offset is not None]
-    if not all(map(_is_own, there)):
-        return None
-    return {each.target: each.target_offset for each in there if each.target_offset is not None}
-
-
-def _is_own(each: PartitionDecision) -> bool:
-    return each.state in _GIVEN and each.target_offset == each.translated
+    """Offsets of the group at the target. None: the sync would not have given it one of them."""
+    own: dict[TopicPartition, int] = {}
+    for each in decision.partitions:
+        if each.target_offset is None:
+            continue
+        if each.state not in _GIVEN or each.target_offset != each.translated:
+            return None
+        own[each.target] = each.target_offset
+    return own
 
 
 def digest(offsets: OwnOffsets) -> str:
@@ -101,7 +101,5 @@ def doubt(*, gone: int, listed: int) -> str:
 
 
 def outlook(group: GoneGroup, *, grace_s: float) -> str:
-    at = datetime.fromtimestamp(deleted_at_ms(group, grace_s=grace_s) / 1_000, UTC)
-    return (
-        f"its offsets at the target are deleted at {at:%Y-%m-%dT%H:%M:%SZ}, unless it is used there"
-    )
+    at = utc_text(deleted_at_ms(group, grace_s=grace_s))
+    return f"its offsets at the target are deleted at {at}, unless it is used there"

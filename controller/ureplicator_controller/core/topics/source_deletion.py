@@ -16,9 +16,9 @@ A record that is deleted at the target cannot be had back, so each doubt keeps t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 
+from ureplicator_common.clock import utc_text
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -51,8 +51,7 @@ class Outlook:
     def text(self) -> str:
         if self.delete_at_ms is None:
             return f"the target topic is kept: {self.reason}"
-        at = datetime.fromtimestamp(self.delete_at_ms / 1_000, UTC)
-        return f"the target topic is deleted at {at:%Y-%m-%dT%H:%M:%SZ}"
+        return f"the target topic is deleted at {utc_text(self.delete_at_ms)}"
 
 
 def is_source_gone(key: TopicKey, intent: TopicIntent, source: TopicInfos | None) -> bool:

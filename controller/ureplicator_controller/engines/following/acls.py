@@ -8,11 +8,11 @@ own is written down. It is written again with what was achieved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import RouteAcls, SyncKind
-from ureplicator_common.coordination import Coordination, create_or_set, version_of
+from ureplicator_common.coordination import Coordination
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import PREFIXED, AclAdmin, AclRefused, NoAuthorizer, TopicAcl
@@ -26,18 +26,10 @@ from ureplicator_controller.core.following.acls import (
 )
 from ureplicator_controller.core.following.topics import followed_topics, held_targets, naming
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
+from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
 from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
 
 TOO_MANY = AclRefused(f"the route has added {MAX_ACLS} rights, the maximum")
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    """The route's own rights as they are written down, and the version of the node (None: no node)."""
-
-    added: Acls
-    version: int | None
 
 
 class AclWork:
@@ -58,9 +50,7 @@ class AclWork:
         self._config = config
         self._connect = source, target
         self._admins: tuple[AclAdmin, AclAdmin] | None = None
-        self._coordination = coordination
-        self._path = paths.route_acls(config.route)
-        self._writer = writer
+        self._node = FencedNode(coordination, paths.route_acls(config.route), writer)
 
     def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
         source, target = self._opened()
@@ -73,17 +63,16 @@ class AclWork:
         outcomes = {_subject(acl): Followed(FollowState.EQUAL) for acl in wanted}
         if plan.is_quiet:
             return outcomes | _refused(dict.fromkeys(plan.left, TOO_MANY))
-        if not may_write() or not self._store(plan.before, own.version, term):
+        if not may_write() or not self._store(plan.before, term):
             return outcomes | {
                 _subject(acl): Followed(FollowState.PENDING) for acl in plan.add | plan.remove
             }
         failed = _changed(target, plan, may_write)
-        version = 0 if own.version is None else own.version + 1
-        self._store(_achieved(plan, failed), version, term)
+        self._store(_achieved(plan, failed), term)
         return outcomes | _outcomes(plan, failed | dict.fromkeys(plan.left, TOO_MANY))
 
     def _plan(
-        self, snapshot: Snapshot, own: _Own, *, source: Acls, target: Acls
+        self, snapshot: Snapshot, own: Acls, *, source: Acls, target: Acls
     ) -> tuple[Acls, AclPlan]:
         """The rights that the target should have, and the changes that lead there."""
         route, configured = self._config.route, self._config.settings
@@ -93,22 +82,20 @@ class AclWork:
         return wanted, acl_plan(
             wanted,
             target=target,
-            added=own.added,
+            added=own,
             followed=frozenset(each.target for each in topics),
             held=held_targets(snapshot, route, configured, topics),
         )
 
-    def _own(self) -> _Own:
-        """Raises Unavailable, and UnreadableContent: then nothing is changed."""
-        node = self._coordination.get(self._path)
-        added = decode_acls(node.data).added if node is not None else frozenset()
-        return _Own(added, version_of(node))
+    def _own(self) -> Acls:
+        """The route's own rights as they are written down. Raises Unavailable, and UnreadableContent: then
+        nothing is changed."""
+        data = self._node.read()
+        return frozenset() if data is None else decode_acls(data).added
 
-    def _store(self, added: Acls, version: int | None, term: Term) -> bool:
-        """True if it is written down: this process leads, and knew the node as it was."""
-        data = encode_acls(RouteAcls(added))
-        written = self._writer.write([create_or_set(self._path, data, version)], epoch=term.epoch)
-        return written is WriteOutcome.DONE
+    def _store(self, added: Acls, term: Term) -> bool:
+        """See `FencedNode.write`."""
+        return self._node.write(encode_acls(RouteAcls(added)), epoch=term.epoch)
 
     def _opened(self) -> tuple[AclAdmin, AclAdmin]:
         """The admins; they connect when this process leads for the first time."""

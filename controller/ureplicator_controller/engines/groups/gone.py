@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.contents import GoneGroup, GoneGroups
-from ureplicator_common.coordination import create_or_set, version_of
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups, TopicPartition
@@ -33,7 +32,7 @@ from ureplicator_controller.core.groups.gone import (
     offsets_on,
     own_offsets,
 )
-from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
+from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
 from ureplicator_controller.engines.following.reports import ReportNeeds
 
 log = logging.getLogger(__name__)
@@ -191,25 +190,22 @@ class _Store:
     """`groups/<route>`: read once a round, written where something has changed."""
 
     def __init__(self, needs: ReportNeeds, path: str) -> None:
-        self._coordination = needs.coordination
-        self._path = path
-        self._writer = FencedWriter(needs.coordination, paths=needs.paths, metrics=needs.metrics)
+        writer = FencedWriter(needs.coordination, paths=needs.paths, metrics=needs.metrics)
+        self._node = FencedNode(needs.coordination, path, writer)
         self._known: Gone | None = None
-        self._version: int | None = None
 
     def read(self) -> Gone:
         """Nothing for a content that cannot be read: then groups are noted anew. Raises Unavailable."""
-        node = self._coordination.get(self._path)
-        self._known, self._version = {}, version_of(node)
+        data = self._node.read()
         try:
-            self._known = decode_gone(node.data).groups if node is not None else {}
+            self._known = {} if data is None else decode_gone(data).groups
         except UnreadableContent as error:
-            log.warning("%s is written anew: %s", self._path, error)
+            log.warning("%s is written anew: %s", self._node.path, error)
             self._known = None
         return self._known or {}
 
     def write(self, gone: Gone, epoch: int) -> bool:
-        """True if it is written down: this process leads, and knew the node as it was. Raises Unavailable."""
+        """True if it is written down. Raises Unavailable."""
         return gone == self._known or self._write(gone, epoch)
 
     def confirm(self, epoch: int) -> bool:
@@ -217,10 +213,7 @@ class _Store:
         return self._write(self._known or {}, epoch)
 
     def _write(self, gone: Gone, epoch: int) -> bool:
-        data = encode_gone(GoneGroups(gone))
-        operation = create_or_set(self._path, data, self._version)
-        if self._writer.write([operation], epoch=epoch) is not WriteOutcome.DONE:
+        if not self._node.write(encode_gone(GoneGroups(gone)), epoch=epoch):
             return False
         self._known = gone
-        self._version = 0 if self._version is None else self._version + 1
         return True

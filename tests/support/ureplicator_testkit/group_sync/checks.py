@@ -62,7 +62,7 @@ class CheckedTarget(MemoryConsumerGroups):
 
 
 def check_synced(world: World, decision: GroupDecision) -> None:
-    """What is before a stored position is not copied again."""
+    """Check that a synced group reads nothing again. Nothing before a stored position is copied again."""
     for each in decision.partitions:
         if each.state is not SyncState.SYNCED or each.target_offset is None:
             continue
