@@ -75,12 +75,14 @@ def _print_worker(name: str, shown: Mapping[str, Any]) -> None:
 
 
 def _print_workers(workers: Mapping[str, Mapping[str, Any]]) -> None:
-    heads = ("worker", "address", "slots", "ideal", "held", "online", "in error")
+    heads = ("worker", "address", "slots", "tags", "zone", "ideal", "held", "online", "in error")
     rows = [
         (
             worker_name(name, each),
             f"{each['host']}:{each['port']}" if each["live"] and each["host"] else "",
             str(each["slots"]),
+            ", ".join(each["tags"]),
+            each["zone"],
             str(each["idealPartitions"]),
             str(each["heldPartitions"]),
             str(each["onlinePartitions"]),

@@ -321,7 +321,7 @@ class LiveWorker(Content):
 
     `no_capacity`: no copier of it runs, since when and why ("": at least one runs, or may run soon). Such a
     worker gets no partitions while others have capacity. `leaving`: it ends as soon as others have taken its
-    partitions.
+    partitions. `tags`: routes may ask for them. `zone`: partitions of a topic are spread over zones.
     """
 
     slots: _Slots
@@ -331,11 +331,14 @@ class LiveWorker(Content):
     version: str = ""
     no_capacity: str = ""
     leaving: bool = False
+    tags: tuple[str, ...] = ()
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker(Content):
-    """`workers/known/<id>`: state that outlives a session. `max_slots` is the maximum it ever had.
+    """`workers/known/<id>`: state that outlives a session. `max_slots` is the maximum it ever had; `slots`
+    (0: unknown) and `tags` are what it offered last.
 
     Operators set `blacklisted` and `draining`. `evicted_session` counts as dead, though it may live,
     until it has reported on its assignment (0: none): see `ureplicator_controller.core.planning.eviction`.
@@ -350,6 +353,8 @@ class KnownWorker(Content):
     """Operators gave the worker up: the leader removes its nodes as soon as nothing rests on them."""
     request_id: str = ""
     """Id of the request that wrote this last, as in `TopicIntent`."""
+    slots: int = 0
+    tags: tuple[str, ...] = ()
 
     @property
     def is_drained(self) -> bool:

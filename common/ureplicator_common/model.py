@@ -334,6 +334,23 @@ Transform = HandlerSettings | SqlSettings
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSelection(Content):
+    """Workers that may copy a route: those with all `tags`, `max` of them at most (0: no limit).
+
+    Fewer than `min` are reported.
+    """
+
+    tags: tuple[str, ...] = ()
+    min: int = 0
+    max: int = 0
+
+    @property
+    def is_alone(self) -> bool:
+        """True if the route's partitions are divided evenly by themselves."""
+        return bool(self.min or self.max)
+
+
+@dataclass(frozen=True, slots=True)
 class RouteSettings(Content):
     """`routes/<route>`: published by the leader, so that all workers run on the same settings.
 
@@ -351,6 +368,7 @@ class RouteSettings(Content):
     rename: Mapping[str, str] = field(default_factory=dict)
     handlers: tuple[HandlerSettings, ...] = ()
     sql: tuple[SqlSettings, ...] = ()
+    workers: WorkerSelection = WorkerSelection()
     configured: bool = True
     """False: the leader's configuration does not have the route, and nothing of it is copied."""
 

@@ -385,6 +385,8 @@ class Worker:
             port=port,
             pid=os.getpid(),
             version=__version__,
+            tags=tuple(sorted(set(self._options.tags))),
+            zone=self._options.zone,
         )
 
     def _flush(self, publisher: NodePublisher) -> None:

@@ -15,6 +15,9 @@ from ureplicator_common.model import MAX_SLOTS
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=63)]
+"""A word by which routes ask for workers, in the form of a label's value in Kubernetes."""
+MAX_TAGS = 16
 _HOST = r"^[^\s:/,\[\]]+$"
 """A host name or an IPv4 address."""
 
@@ -81,6 +84,12 @@ class WorkerSettings(Section):
     slots: int = Field(default=2, ge=1, le=MAX_SLOTS)
     """Number of copiers of this worker, each a Spark task on one core. Default 2: the smallest
     useful machine has two cores."""
+    tags: tuple[Tag, ...] = Field(default=(), max_length=MAX_TAGS)
+    """Words by which routes ask for workers (`routes[].workers.tags`). A worker with tags also copies routes
+    that ask for none."""
+    zone: Annotated[str, Field(max_length=63)] = ""
+    """Zone of failure that the worker is in. The partitions of a topic are spread over zones, and there over
+    workers. Default: unknown."""
     bind: str = Field(default="127.0.0.1", pattern=_HOST)
     """Address that the worker listens on: its pages, and with a Spark cluster the lifeline of its copiers
     and Spark's driver. Default: this machine only."""

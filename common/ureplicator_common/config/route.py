@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ureplicator_common.config.audit import RouteAuditSettings
 from ureplicator_common.config.mirror_maker import translated
+from ureplicator_common.config.roles import MAX_TAGS, Tag
 from ureplicator_common.config.section import Fault, Faults, Section
 from ureplicator_common.model import (
     BROKER_DEFAULT_REPLICATION,
@@ -24,6 +25,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     SqlSettings,
+    WorkerSelection,
 )
 
 GraceSeconds = Annotated[float, Field(ge=10.0, le=31_536_000.0)]
@@ -155,6 +157,29 @@ class HeartbeatSettings(Section):
     while copying needs no right to write at the source."""
     interval_s: float = Field(default=1.0, ge=0.1)
     """Seconds between two heartbeats."""
+
+
+class RouteWorkersSettings(Section):
+    """Workers that copy the route."""
+
+    tags: tuple[Tag, ...] = Field(default=(), max_length=MAX_TAGS)
+    """Only workers that have all of these `worker.tags`. Default: any worker. While no worker has them, who
+    copies a partition goes on."""
+    min: int = Field(default=0, ge=0)
+    """Fewer workers than this are reported at `/validation` and as a metric. With a minimum or a maximum the
+    partitions of the route are divided evenly by themselves, whatever else its workers copy."""
+    max: int = Field(default=0, ge=0)
+    """At most so many workers copy the route; 0: no limit."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> RouteWorkersSettings:
+        if 0 < self.max < self.min:
+            raise Faults([Fault("max", f"{self.max} is below min {self.min}")])
+        return self
+
+    @property
+    def selection(self) -> WorkerSelection:
+        return WorkerSelection(tuple(sorted(set(self.tags))), self.min, self.max)
 
 
 class OnHandlerError(StrEnum):
@@ -320,6 +345,7 @@ class RouteConfig(Section):
     handlers: tuple[HandlerConfig, ...] = ()
     """Topics whose records go through a handler: user code that filters, changes or redirects them."""
     audit: RouteAuditSettings = RouteAuditSettings()
+    workers: RouteWorkersSettings = RouteWorkersSettings()
     sql: tuple[SqlConfig, ...] = ()
     """Topics whose records go through a query of Spark SQL that filters and changes them row by row."""
     sync_group_offsets: GroupSyncSettings = GroupSyncSettings()
@@ -392,6 +418,7 @@ class RouteConfig(Section):
             rename=dict(self.naming.rename),
             handlers=tuple(each.settings for each in self.handlers),
             sql=tuple(each.settings for each in self.sql),
+            workers=self.workers.selection,
         )
 
 

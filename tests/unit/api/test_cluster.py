@@ -58,6 +58,8 @@ def test_instances(busy: RestFixture) -> None:
         "port": 7,
         "version": "1",
         "slots": 4,
+        "tags": [],
+        "zone": "",
         "leaving": False,
         "noCapacity": "",
         "blacklisted": False,

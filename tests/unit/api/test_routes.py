@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from ureplicator_common.contents import Switches, TopicIntent
-from ureplicator_common.model import PartitionState, Route, TopicState
+from ureplicator_common.model import (
+    PartitionState,
+    Route,
+    RouteSettings,
+    TopicState,
+    WorkerSelection,
+)
 from ureplicator_common.znodes import decode_switches
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
@@ -47,6 +53,7 @@ def test_routes_are_listed_with_their_topics(two_ways: RestFixture) -> None:
         "target": "east",
         "topics": 2,
         "partitions": 6,
+        "workers": {"tags": [], "min": 0, "max": 0, "available": 0},
         "syncs": [],
     }
     assert (shown["east.west"]["paused"], shown["east.west"]["topics"]) == (True, 0)
@@ -102,3 +109,20 @@ def test_partitions_that_are_released_soon_are_mismatches(rest: RestFixture) -> 
     rest.place("orders", {0: None})
     (found,) = rest.call("GET", "/validation").get_json()["mismatches"]
     assert found["actual"] == {"w1": "ONLINE"}
+
+
+def test_a_route_shows_the_workers_it_asks_for_and_says_if_they_are_too_few(
+    rest: RestFixture,
+) -> None:
+    rest.publish(RouteSettings(workers=WorkerSelection(("bulk",), min=2)))
+    rest.add_worker("w1", tags=("bulk",))
+    rest.add_worker("w2")
+    shown = rest.call("GET", "/routes").get_json()["routes"][str(ROUTE)]["workers"]
+    assert shown == {"tags": ["bulk"], "min": 2, "max": 0, "available": 1}
+    conditions = rest.call("GET", "/validation").get_json()["conditions"]
+    assert conditions == [f"route {ROUTE} has 1 of at least 2 workers with the tags bulk"]
+    metrics = rest.call("GET", "/metrics").text
+    assert f'ureplicator_route_workers{{route="{ROUTE}"}} 1.0' in metrics
+    assert f'ureplicator_route_min_workers{{route="{ROUTE}"}} 2.0' in metrics
+    worker = rest.call("GET", "/instances/w1").get_json()["workers"]["w1"]
+    assert worker["tags"] == ["bulk"]

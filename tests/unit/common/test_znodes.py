@@ -130,9 +130,19 @@ loads = st.builds(
     lag=st.integers(-1, 2**60),
 )
 slots = st.integers(0, MAX_SLOTS)
-live_workers = st.builds(LiveWorker, slots, texts, counts, counts, texts)
+words = st.lists(texts, max_size=3).map(tuple)
+live_workers = st.builds(LiveWorker, slots, texts, counts, counts, texts, tags=words, zone=texts)
 known_workers = st.builds(
-    KnownWorker, slots, st.booleans(), st.booleans(), counts, sessions, st.booleans(), texts
+    KnownWorker,
+    slots,
+    st.booleans(),
+    st.booleans(),
+    counts,
+    sessions,
+    st.booleans(),
+    texts,
+    slots,
+    words,
 )
 rates = st.dictionaries(
     st.one_of(

@@ -23,7 +23,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, position_group
+from ureplicator_common.model import (
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    RouteSettings,
+    WorkerSelection,
+    position_group,
+)
 from ureplicator_common.znodes import encode_audit_state
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -119,6 +126,13 @@ def unreached(fleet: Processes) -> Iterator[None]:
     fleet.reached = False
     yield
     fleet.reached = True
+
+
+@contextmanager
+def lacks_workers(fleet: Processes) -> Iterator[None]:
+    fleet.rest.publish(RouteSettings(workers=WorkerSelection(("nowhere",))))
+    yield
+    fleet.rest.publish(RouteSettings())
 
 
 def no_zookeeper(fleet: Processes) -> AbstractContextManager[None]:
@@ -224,6 +238,7 @@ STATES: Mapping[str, tuple[Callable[[Processes], AbstractContextManager[None]], 
     "stopped topics": (gauge("stopped_topics", "source.target"), {"TopicsStopped"}),
     "brake": (gauge("braked"), {"BrakeHeld"}),
     "violation": (counter("violations"), {"InvariantViolated"}),
+    "lacks workers": (lacks_workers, {"RouteLacksWorkers"}),
     "eviction": (counter("evictions"), {"WorkerEvicted"}),
 }
 

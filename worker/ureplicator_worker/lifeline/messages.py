@@ -46,6 +46,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     SqlSettings,
+    WorkerSelection,
     camel,
 )
 from ureplicator_common.offset_map.segments import MapSegment
@@ -411,6 +412,8 @@ def _route_settings(raw: dict[str, Any]) -> RouteSettings:
     settings["sql"] = tuple(
         SqlSettings(**{**_snake(item), "udfs": tuple(item["udfs"])}) for item in settings["sql"]
     )
+    workers = settings["workers"]
+    settings["workers"] = WorkerSelection(tuple(workers["tags"]), workers["min"], workers["max"])
     return RouteSettings(**settings)
 
 

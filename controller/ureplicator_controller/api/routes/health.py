@@ -34,6 +34,7 @@ from ureplicator_controller.api.services.clusters import (
 )
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
+from ureplicator_controller.core.balance.pools import route_workers
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.validation_counts import validation_counts
 
@@ -115,6 +116,7 @@ class FleetMetrics(Collector):
         yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 1)
         yield from _fleet_metrics(fleet_state)
         yield self._paused_metrics(fleet_state)
+        yield from self._worker_metrics(fleet_state)
         yield _limit_metrics(fleet_state)
         yield from self._source_metrics(fleet_state)
 
@@ -152,6 +154,24 @@ class FleetMetrics(Collector):
         paused = fleet_state.snapshot.switches.paused_routes
         states = {config.route: float(config.route in paused) for config in self._settings.routes}
         return _family("route_paused", "Whether operators paused the whole route.", "route", states)
+
+    def _worker_metrics(self, fleet_state: FleetState) -> Iterable[Metric]:
+        found = {
+            config.route: route_workers(fleet_state.snapshot, config.route)
+            for config in self._settings.routes
+        }
+        yield _family(
+            "route_workers",
+            "Live workers that may copy the route and are not drained.",
+            "route",
+            {route: each.available for route, each in found.items()},
+        )
+        yield _family(
+            "route_min_workers",
+            "Workers that the route asks for at least.",
+            "route",
+            {route: each.wanted for route, each in found.items()},
+        )
 
 
 def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:

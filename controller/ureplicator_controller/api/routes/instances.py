@@ -171,6 +171,8 @@ def _worker(
         "port": live.value.port if live else 0,
         "version": live.value.version if live else "",
         "slots": live.value.slots if live else 0,
+        "tags": list(live.value.tags if live else known.value.tags if known else ()),
+        "zone": live.value.zone if live else "",
         "noCapacity": live.value.no_capacity if live else "",
         "leaving": live is not None and live.value.leaving,
         "blacklisted": bool(known and known.value.blacklisted),

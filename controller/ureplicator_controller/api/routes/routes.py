@@ -13,7 +13,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,
@@ -34,6 +34,8 @@ from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
+from ureplicator_controller.core.balance.pools import route_workers
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService) -> APIBlueprint:
@@ -48,6 +50,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         intents = {key: stored.value for key, stored in fleet_state.snapshot.topics.items()}
         shown = {
             str(config.route): _shown(config, intents, paused=config.route in paused)
+            | {"workers": _shown_workers(fleet_state.snapshot, config.route)}
             | {"syncs": shown_syncs(config, fleet_state.nodes, fleet.paths)}
             for config in chosen_routes(settings, query)
         }
@@ -91,4 +94,14 @@ def _shown(
         "target": config.target,
         "topics": len(of_route),
         "partitions": sum(intent.partitions for intent in of_route),
+    }
+
+
+def _shown_workers(snapshot: Snapshot, route: Route) -> dict[str, object]:
+    found = route_workers(snapshot, route)
+    return {
+        "tags": list(found.selection.tags),
+        "min": found.selection.min,
+        "max": found.selection.max,
+        "available": found.available,
     }

@@ -27,6 +27,7 @@ from ureplicator_controller.api.routes.topics import mismatch_json
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare_with_limits, with_outlooks
+from ureplicator_controller.core.balance.pools import shortages
 from ureplicator_controller.core.following.topics import followed_topics
 from ureplicator_controller.core.state.exclusions import excluded_partitions
 from ureplicator_controller.core.state.mass_loss import mass_loss
@@ -57,7 +58,7 @@ def blueprint(
         excluded = _excluded(fleet_state, route)
         counts = validation_counts(fleet_state.snapshot, fleet_state.view, route).as_json()
         loss = mass_loss(fleet_state.snapshot)
-        conditions = [] if loss is None else [str(loss)]
+        conditions = [*([] if loss is None else [str(loss)]), *shortages(fleet_state.snapshot)]
         counts |= {"conditions": conditions, "mismatches": found, "excluded": excluded}
         return counts | _left_alone(fleet_state.snapshot)
 

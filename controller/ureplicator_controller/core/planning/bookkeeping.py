@@ -38,16 +38,20 @@ MAX_FORGOTTEN = 5
 
 
 def register_workers(snapshot: Snapshot, reasons: Counter[str]) -> Iterator[Step]:
-    """Record every live worker's slots, and the end of its eviction."""
+    """Record what every live worker offers, and the end of its eviction."""
     for worker in sorted(snapshot.live):
         if worker in snapshot.unreadable_workers:
             continue
-        slots = snapshot.live[worker].value.slots
+        live = snapshot.live[worker].value
+        slots = live.slots
         stored = snapshot.known.get(worker)
         before = known = known_worker(snapshot, worker)
         if known.max_slots < slots:
             known = replace(known, max_slots=slots, last_seen_ms=snapshot.wall_ms)
             reasons[f"worker {worker} registered"] += 1
+        if (known.slots or known.max_slots, known.tags) != (slots, live.tags):
+            known = replace(known, slots=slots, tags=live.tags)
+            reasons[f"worker {worker} has other slots or tags"] += 1
         if known.evicted_session != NOT_EVICTED and is_eviction_over(snapshot, worker):
             known = replace(known, evicted_session=NOT_EVICTED)
             reasons[f"worker {worker} responds again"] += 1

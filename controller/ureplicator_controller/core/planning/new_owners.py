@@ -1,21 +1,25 @@
 """Partitions that need another owner, and the worker that gets each of them.
 
-    a partition has no owner, or its owner is lost, drained
-    or has no capacity                                            placed at once
+    a partition has no owner, or its owner is lost, drained,
+    has no capacity or is not for its route                       placed at once
     counts are uneven (a worker joined)                           moved once joins have settled
     no progress, or uneven load                                   moved by a load review (`load_review`)
 
 A partition that has a live owner and may stay with it is moved for the sake of others only in the
-second and third case, and only if the switches allow it. How a worker is chosen is in `placement`.
+second and third case, and only if the switches allow it. How a worker is chosen is in
+`balance.placement`, and from which ones in `balance.pools`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ureplicator_common.model import Partition, WorkerId
-from ureplicator_controller.core.planning.load_balancing import balance_loads
+from ureplicator_common.model import Partition, Route, WorkerId
+from ureplicator_controller.core.balance.even_counts import EvenCounts, even_counts
+from ureplicator_controller.core.balance.load_balancing import BalancedFleet, balance_loads
+from ureplicator_controller.core.balance.placement import Move, Placement
+from ureplicator_controller.core.balance.pools import select_pools
 from ureplicator_controller.core.planning.load_review import LoadReview, preferred_workers
 from ureplicator_controller.core.planning.membership import (
     Membership,
@@ -23,7 +27,6 @@ from ureplicator_controller.core.planning.membership import (
     lacks_capacity,
 )
 from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
-from ureplicator_controller.core.planning.placement import Move, Placement, even_counts
 from ureplicator_controller.core.planning.switches import may_move
 from ureplicator_controller.core.state.exclusions import (
     BLACKLISTED,
@@ -76,9 +79,19 @@ class _OwnerSelection:
         self._membership = membership
         self._review = review
         self._now_s = now_s
-        preferred = preferred_workers(snapshot, membership.eligible, review)
-        counted = (*membership.delayed, *membership.eligible)
-        self._placement = Placement(preferred, counted)
+        self._pools = select_pools(
+            snapshot,
+            preferred=preferred_workers(snapshot, membership.eligible, review),
+            counted=(*membership.delayed, *membership.eligible),
+            owners=self._owners,
+        )
+        self._placement = Placement(self._pools)
+
+    def _owners(self) -> Iterator[tuple[Route, WorkerId]]:
+        for key, topic in self._views.items():
+            for view in topic.values():
+                if view.owner is not None:
+                    yield key.route, view.owner
 
     def _wake_by(self, at_s: float) -> None:
         self.wake_at_s = at_s if self.wake_at_s is None else min(self.wake_at_s, at_s)
@@ -129,7 +142,7 @@ class _OwnerSelection:
     def _count(self, view: PartitionView, owner: WorkerId) -> None:
         """Count for its owner. A partition moved for lack of progress is not moved for even counts."""
         if view.before is not None and view.before.no_progress_moves:
-            self._placement.add_fixed(owner)
+            self._placement.add_fixed(owner, view.key.route)
         else:
             self._placement.add_movable(owner, view.key, view.partition)
         if owner in self._membership.delayed:
@@ -142,9 +155,9 @@ class _OwnerSelection:
     def _count_unreadable(self, view: PartitionView) -> None:
         """Count for the worker that has it; the partition itself is not changed."""
         if view.owner is not None:
-            self._placement.add_fixed(view.owner)
+            self._placement.add_fixed(view.owner, view.key.route)
         elif view.assigned:
-            self._placement.add_fixed(view.assigned[0][0])
+            self._placement.add_fixed(view.assigned[0][0], view.key.route)
 
     def _unplaced_reason(self, view: PartitionView) -> str:
         """Reason why an active partition needs an owner; "" if it has one that may keep it."""
@@ -156,27 +169,44 @@ class _OwnerSelection:
             return _return_reason(entry.reason)
         switches, is_leaving = self._snapshot.switches, owner in self._membership.leaving
         if owner in self._snapshot.sessions or view.assignment_of(owner):
-            reason = departure_reason(owner, self._membership, self._snapshot)
+            reason = departure_reason(
+                owner, self._membership, self._snapshot
+            ) or self._foreign_reason(view, owner)
             return reason if may_move(switches, is_leaving) else ""
         if switches.frozen and not is_leaving:
             return ""
         return f"worker {owner} lost before it was assigned the partition"
 
+    def _foreign_reason(self, view: PartitionView, owner: WorkerId) -> str:
+        """Reason to leave a worker that is not in the pool of the route; "" if it is, or no other is."""
+        route = view.key.route
+        if not self._placement.can_place(route) or self._placement.is_member(owner, route):
+            return ""
+        return f"worker {owner} is not for route {route}"
+
     # New owners.
 
     def place(self, unplaced: Sequence[PartitionView]) -> None:
         """Choose owners: for the unplaced partitions, then for even counts, then for even load."""
-        if not self._membership.eligible:
-            self._keep_lost_owners(unplaced)
-            return
         placement = self._placement
-        if unplaced or self._review.is_due or not placement.is_even():
+        placeable = [view for view in unplaced if placement.can_place(view.key.route)]
+        if len(placeable) < len(unplaced):
+            self._keep_lost_owners(
+                view for view in unplaced if not placement.can_place(view.key.route)
+            )
+        if not self._membership.eligible:
+            return
+        if placeable or self._review.is_due or not EvenCounts(placement).is_even():
             placement.use_rates(self._rates())
-        for view in sorted(unplaced, key=lambda view: -placement.rate(view.partition)):
+        for view in sorted(placeable, key=self._order):
             move = view.move or Move(None, "")
             view.move = replace(move, worker=placement.place(view.key, view.partition))
         for partition, move in self._moves_for_balance(is_placing=bool(unplaced)).items():
             self._views[partition.key][partition.number].move = move
+
+    def _order(self, view: PartitionView) -> tuple[int, float]:
+        """Narrow pools first, then what copies most."""
+        return self._pools.number_of(view.key.route), -self._placement.estimate.rate(view.partition)
 
     def _moves_for_balance(self, *, is_placing: bool) -> Mapping[Partition, Move]:
         """Moves to even counts; if counts are even and nothing is being placed, to even load."""
@@ -201,20 +231,34 @@ class _OwnerSelection:
         is_allowed = may_move(self._snapshot.switches, False)
         if not (is_stable and self._review.is_due and is_allowed):
             return {}
-        owned, counts = self._placement.owned(), self._placement.counts
-        return balance_loads(owned, counts, self._rates(), self._snapshot.limits)
+        placement, pools = self._placement, self._pools
+        fleet = BalancedFleet(
+            owned=placement.owned(),
+            counts=placement.counts,
+            spare=EvenCounts(placement).spare(),
+            slots={worker: pools.offer(worker).slots for worker in placement.counts},
+            pool=lambda partition: pools.number_of(partition.route),
+            pools=[frozenset(pool.eligible) for pool in pools.each],
+        )
+        return balance_loads(fleet, self._rates(), self._snapshot.limits)
 
     def _rates(self) -> Rates:
         return settled_rates(self._snapshot.loads)
 
-    def _keep_lost_owners(self, unplaced: Sequence[PartitionView]) -> None:
+    def _keep_lost_owners(self, unplaced: Iterable[PartitionView]) -> None:
         """Without eligible workers a lost owner is kept: if it comes back, it just continues."""
         for view in unplaced:
             owner = view.owner
             if view.move is not None and (owner is None or owner in self._membership.leaving):
-                view.move = Move(None, f"{view.move.reason}; {NO_WORKER}")
+                view.move = Move(None, f"{view.move.reason}; {self._no_worker(view.key.route)}")
             else:
                 view.move = None
+
+    def _no_worker(self, route: Route) -> str:
+        """With the tags that no eligible worker has."""
+        stored = self._snapshot.routes.get(route)
+        tags = stored.value.workers.tags if stored and self._membership.eligible else ()
+        return f"{NO_WORKER} has tags {', '.join(tags)}" if tags else NO_WORKER
 
 
 def _return_reason(reason: str) -> str:
@@ -228,4 +272,4 @@ def _return_reason(reason: str) -> str:
         DELETING: "new topic",
         POSITION_REQUESTED: "position changed",
     }
-    return returned.get(reason, reason.removesuffix(f"; {NO_WORKER}"))
+    return returned.get(reason, reason.partition(f"; {NO_WORKER}")[0])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ureplicator_common.contents import AssignmentEntry, CurrentEntry, IdealEntry, TopicIntent
 from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
-from ureplicator_controller.core.planning.placement import Move
+from ureplicator_controller.core.balance.placement import Move
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 

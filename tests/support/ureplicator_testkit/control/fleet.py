@@ -13,26 +13,36 @@ publish. They die, freeze and thaw; their sessions expire when the test says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ureplicator_common.contents import IdealEntry, Switches, TopicIntent
-from ureplicator_common.coordination import Check, Conflict, Create, Set, with_ancestors
+from ureplicator_common.coordination import (
+    Check,
+    Conflict,
+    Create,
+    Operation,
+    Set,
+    with_ancestors,
+)
 from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
     Route,
+    RouteSettings,
     TopicKey,
     TopicState,
     WorkerId,
+    WorkerSelection,
     transactional_ids,
 )
 from ureplicator_common.znodes import (
     Paths,
     encode_intent,
     encode_known_worker,
+    encode_route,
     encode_switches,
 )
 from ureplicator_controller.core.planning.invariants import InvariantChecker, check_invariants
@@ -44,6 +54,7 @@ from ureplicator_testkit.control.worker_process import InvariantViolated, Proces
 from ureplicator_testkit.kafka.ledger import Ledger
 
 ROUTE = Route("source", "target")
+W = TypeVar("W")
 Planner = Callable[[Snapshot, float], Plan]
 
 
@@ -71,8 +82,6 @@ class ControlFleet:
         self._before = Snapshot(fleet=self.name, epoch=0)
         for path in self.paths.skeleton:
             self._make(path)
-        for parent in (self.paths.topics, self.paths.ideal):
-            self._make(f"{parent}/{ROUTE}")
         self.elect()
 
     def _make_ledger(self) -> Ledger:
@@ -85,22 +94,35 @@ class ControlFleet:
 
     # Operators and faults.
 
-    def worker(self, id: str, *, slots: int = 2) -> Process:
+    def worker(
+        self, id: str, *, slots: int = 2, tags: tuple[str, ...] = (), zone: str = ""
+    ) -> Process:
         """Start a process; no live session may have the id."""
-        process = Process(self, id, slots)
+        process = Process(self, id, slots, tags=tags, zone=zone)
         self.processes.append(process)
         return process
 
-    def topic(self, name: str, partitions: int = 1, **changes: Any) -> None:
+    def select_workers(self, selection: WorkerSelection, route: Route = ROUTE) -> None:
+        """Publish the workers that the route asks for."""
+        path, data = self.paths.route(route), encode_route(RouteSettings(workers=selection))
+        node = self.store.node(path)
+        write: Operation = Create(path, data) if node is None else Set(path, data, -1)
+        self.store.apply(self._session, [write])
+
+    def topic(
+        self, name: str, partitions: int = 1, *, route: Route = ROUTE, **changes: Any
+    ) -> None:
         """Whitelist a topic, or change its intent."""
-        path = self.paths.topic(TopicKey(ROUTE, name))
+        path = self.paths.topic(TopicKey(route, name))
         node = self.store.node(path)
         if node is None:
             intent = TopicIntent(partitions=partitions, initial_partitions=partitions)
             data = encode_intent(replace(intent, **changes))
+            for parent in (self.paths.topics, self.paths.ideal):
+                self._make(f"{parent}/{route}")
             self.store.apply(self._session, [Create(path, data)])
         else:
-            stored = self.snapshot().topics[TopicKey(ROUTE, name)].value
+            stored = self.snapshot().topics[TopicKey(route, name)].value
             changed = replace(stored, **{"partitions": partitions, **changes})
             self.store.apply(self._session, [Set(path, encode_intent(changed), -1)])
 
@@ -302,3 +324,17 @@ def ids_of(worker: str, slots: int = 2) -> set[str]:
     """Transactional ids of a worker."""
     ids = transactional_ids(fleet="test", route=ROUTE, worker=WorkerId(worker), slots=slots)
     return set(ids)
+
+
+def uneven_workers(counts: Mapping[W, int], slots: Mapping[W, int]) -> dict[W, int]:
+    """Workers that are not within a partition of their exact share, with their counts.
+
+    Where slots differ, a worker may keep exactly one above its share: a move would be needed to take it.
+    """
+    total, width = sum(counts.values()), sum(slots[worker] for worker in counts)
+    most = width if len({slots[worker] for worker in counts}) > 1 else width - 1
+    return {
+        worker: count
+        for worker, count in counts.items()
+        if not -width < count * width - total * slots[worker] <= most
+    }

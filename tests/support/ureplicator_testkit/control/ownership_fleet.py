@@ -207,8 +207,10 @@ class OwnershipFleet(ControlFleet):
     def _make_ledger(self) -> ScriptedLedger:
         return ScriptedLedger()
 
-    def worker(self, id: str, *, slots: int = 1) -> OwnershipWorker:
-        assert slots == 1
+    def worker(
+        self, id: str, *, slots: int = 1, tags: tuple[str, ...] = (), zone: str = ""
+    ) -> OwnershipWorker:
+        assert (slots, tags, zone) == (1, (), "")
         worker = OwnershipWorker(self, id)
         self.processes.append(worker)
         return worker

@@ -178,10 +178,10 @@ class RestFixture:
         path = self.paths.controller(id)
         self.put(path, encode_controller(LiveController(id=id)), ephemeral=True)
 
-    def add_worker(self, worker: str, *, slots: int = 2) -> None:
+    def add_worker(self, worker: str, *, slots: int = 2, tags: tuple[str, ...] = ()) -> None:
         path = self.paths.worker_live(WorkerId(worker))
-        data = encode_live_worker(LiveWorker(slots=slots, host="h", port=7, version="1"))
-        self.put(path, data, ephemeral=True)
+        live = LiveWorker(slots=slots, host="h", port=7, version="1", tags=tags)
+        self.put(path, encode_live_worker(live), ephemeral=True)
 
     def place(self, topic: str, owners: Mapping[int, str | None], *, since_ms: int = 5) -> None:
         entries = {

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ureplicator_common.contents import CurrentState, LiveWorker
@@ -69,9 +69,18 @@ class Added:
 class Process:
     """One process of a worker. Another process may have the same id: a frozen one remains."""
 
-    def __init__(self, fleet: ControlFleet, id: str, slots: int) -> None:
+    def __init__(
+        self,
+        fleet: ControlFleet,
+        id: str,
+        slots: int,
+        *,
+        tags: tuple[str, ...] = (),
+        zone: str = "",
+    ) -> None:
         self.id = WorkerId(id)
         self.slots = slots
+        self._live = LiveWorker(slots=slots, tags=tags, zone=zone)
         self.frozen = False
         self.hung = False
         self.dead = False
@@ -153,15 +162,13 @@ class Process:
 
     def register(self) -> None:
         """The live node."""
-        live = encode_live_worker(LiveWorker(slots=self.slots))
+        live = encode_live_worker(self._live)
         path = self._fleet.paths.worker_live(self.id)
         self._fleet.store.apply(self.session, [Create(path, live, ephemeral=True)])
 
     def announce(self, *, no_capacity: str = "", leaving: bool = False) -> None:
         """Write the live node again: the worker's Spark capacity changed, or it leaves."""
-        live = encode_live_worker(
-            LiveWorker(slots=self.slots, no_capacity=no_capacity, leaving=leaving)
-        )
+        live = encode_live_worker(replace(self._live, no_capacity=no_capacity, leaving=leaving))
         path = self._fleet.paths.worker_live(self.id)
         self._fleet.store.apply(self.session, [Set(path, live, -1)])
 

@@ -69,9 +69,10 @@ class SimulatedFleet:
     def start_rest(self, name: str) -> None:
         self.rests[name] = SimulatedRest(self.world, name, self.store, self.kafka)
 
-    def start_worker(self, id: str) -> None:
+    def start_worker(self, id: str, slots: int = 0) -> None:
+        """`slots`: 0 for any number; with another one than before its share changes."""
         self._born += 1
-        slots = self.chance.choice((1, 2))
+        slots = slots or self.chance.choice((1, 2))
         name = f"{id}.{self._born}"
         self.world.note(name, "starts with %d slots", slots)
         self.workers.append(

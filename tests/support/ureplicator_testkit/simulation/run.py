@@ -20,6 +20,7 @@ from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_testkit.control.fleet import uneven_workers
 from ureplicator_testkit.simulation.faults import FaultInjector
 from ureplicator_testkit.simulation.fleet import DELAYS, IDS, TOPICS, SimulatedFleet
 from ureplicator_testkit.simulation.kernel import START_S, SimulationFailure, World
@@ -141,7 +142,7 @@ class Simulation:
         for copier in list(worker.copiers.values()):
             copier.kill("killed with its worker")
         worker.kill("killed, to be back within the delay")
-        fleet.start_worker(worker.id)
+        fleet.start_worker(worker.id, worker.slots)
         self.world.run_until(self.world.now_s + 2 * DELAYS.rebalance_s)
         if fleet.store.moves != before:
             moved = fleet.store.moves - before
@@ -221,7 +222,7 @@ class Simulation:
             )
         if world.chance.random() < 0.5:
             for worker in lost:
-                fleet.start_worker(worker.id)
+                fleet.start_worker(worker.id, worker.slots)
             world.run_until(world.now_s + DELAYS.rebalance_s)
             if fleet.store.moves != before:
                 raise SimulationFailure("M", "all lost workers are back, but partitions moved")
@@ -291,9 +292,8 @@ class Simulation:
                 return f"{worker} has yet to fence"
             if assigned.value.entries:
                 counts[worker] = len(assigned.value.entries)
-        if counts and max(counts.values()) - min(counts.values()) > 1:
-            return f"uneven: {counts}"
-        return ""
+        slots = {worker: seen.live[worker].value.slots for worker in counts}
+        return f"uneven: {counts}" if uneven_workers(counts, slots) else ""
 
     def _not_copied_reason(self, seen: Snapshot) -> str:
         for key, stored in seen.topics.items():

@@ -81,7 +81,7 @@ class Worker(SessionProcess):
         super().__init__(world, name, store)
         self.id = WorkerId(id)
         self._judged, self._kafka = store, kafka
-        self._slots = slots
+        self.slots = slots
         self._queue: deque[events.Event] = deque()
         self._ticked_s = 0.0
         self.hung = False

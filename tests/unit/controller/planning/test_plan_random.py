@@ -30,6 +30,7 @@ from ureplicator_testkit.control.fleet import (
     ControlFleet,
     Planner,
     partition,
+    uneven_workers,
 )
 from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 
@@ -187,8 +188,9 @@ class World:
     def check_rest(self) -> None:
         seen = self.fleet.snapshot()
         assert mismatches(seen, external_view(seen)) == []
-        counts = [self.fleet.counts().get(worker, 0) for worker in seen.sessions]
-        assert max(counts) - min(counts) <= 1
+        counts = {worker: self.fleet.counts().get(worker, 0) for worker in seen.sessions}
+        slots = {worker: seen.live[worker].value.slots for worker in counts}
+        assert not uneven_workers(counts, slots)
         for key in seen.topics:
             for entry in seen.ideal[key].value.entries.values():
                 if entry.worker is not None:

@@ -23,7 +23,9 @@ class WorkerDetails(ResponseModel):
     host: str
     port: int = Field(description="of its own pages")
     version: str
-    slots: int
+    slots: int = Field(description="its share of partitions is in proportion to them")
+    tags: list[str] = Field(description="words by which routes ask for it")
+    zone: str = Field(description="zone of failure; empty: unknown")
     leaving: bool = Field(description="it ends as soon as others have taken its partitions")
     noCapacity: str = Field(
         description="why no copier of it runs, and since when; its partitions go to other workers"

@@ -49,12 +49,20 @@ class ShownSync(ResponseModel):
     )
 
 
+class ShownWorkers(ResponseModel):
+    tags: list[str] = Field(description="that a worker must have")
+    min: int = Field(description="fewer are reported; 0: none is required")
+    max: int = Field(description="0: no limit")
+    available: int = Field(description="live workers with the tags that are not drained")
+
+
 class ShownRoute(ResponseModel):
     paused: bool
     source: str = Field(description="name of the source cluster")
     target: str = Field(description="name of the target cluster")
     topics: int = Field(description="whitelisted topics")
     partitions: int = Field(description="whitelisted partitions")
+    workers: ShownWorkers = Field(description="workers that may copy the route")
     syncs: list[ShownSync] = Field(description="what follows beside the records, as configured")
 
 

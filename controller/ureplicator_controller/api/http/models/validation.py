@@ -43,7 +43,8 @@ class ValidationResult(ResponseModel):
     IdealState: dict[str, int] = Field(description="worker -> partitions that it should own")
     ExternalView: dict[str, int] = Field(description="worker -> partitions that it holds")
     conditions: list[str] = Field(
-        description="what holds for the whole fleet: too many workers are lost, so nothing moves"
+        description="what holds for the whole fleet: too many workers are lost, so nothing moves; a route has"
+        " fewer workers than it asks for"
     )
     mismatches: list[RouteMismatch]
     excluded: list[ExcludedPartitions]

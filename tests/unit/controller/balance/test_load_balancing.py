@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route, WorkerId
-from ureplicator_controller.core.planning.load_balancing import MIN_GAIN, balance_loads
+from ureplicator_controller.core.balance.load_balancing import (
+    MIN_GAIN,
+    BalancedFleet,
+    balance_loads,
+)
+from ureplicator_controller.core.balance.quotas import Vessel, whole_shares
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 
 MB = 1_000_000.0
@@ -21,8 +26,25 @@ def level(
 ) -> dict[Partition, WorkerId]:
     rates = {worker: {each: rate_of[each] for each in owned} for worker, owned in fleet.items()}
     counts = {worker: len(owned) for worker, owned in fleet.items()}
-    moves = balance_loads(fleet, counts, rates, limits)
+    moves = balance_loads(balanced_fleet(fleet, counts), rates, limits)
     return {partition: move.worker for partition, move in moves.items() if move.worker}
+
+
+def balanced_fleet(
+    fleet: Fleet, counts: Mapping[WorkerId, int], slots: Mapping[WorkerId, int] | None = None
+) -> BalancedFleet:
+    """All in one pool, with one slot each unless they are given."""
+    slots = slots or dict.fromkeys(fleet, 1)
+    vessels = {worker: Vessel(slots[worker]) for worker in fleet}
+    shares = whole_shares(sum(counts.values()), vessels)
+    return BalancedFleet(
+        owned=fleet,
+        counts=counts,
+        spare={worker: counts[worker] - shares[worker] for worker in fleet},
+        slots=slots,
+        pool=lambda _: 0,
+        pools=[frozenset(fleet)],
+    )
 
 
 def fleet_of(rates: Sequence[Sequence[float]]) -> tuple[Fleet, dict[Partition, float]]:
@@ -108,9 +130,12 @@ def test_workers_with_unsettled_rates_are_left_out() -> None:
     counts = dict.fromkeys(fleet, 2)
     first, second = fleet[WorkerId("w1")]
     rates[WorkerId("w1")] = {first: rate_of[first]}
-    to = {move.worker for move in balance_loads(fleet, counts, rates, BalanceLimits()).values()}
+    to = {
+        move.worker
+        for move in balance_loads(balanced_fleet(fleet, counts), rates, BalanceLimits()).values()
+    }
     assert to
     assert WorkerId("w1") not in to
     unmovable = counts | {WorkerId("w0"): 3}
-    assert balance_loads(fleet, unmovable, rates, BalanceLimits()) == {}
-    assert second not in balance_loads(fleet, counts, {}, BalanceLimits())
+    assert balance_loads(balanced_fleet(fleet, unmovable), rates, BalanceLimits()) == {}
+    assert second not in balance_loads(balanced_fleet(fleet, counts), {}, BalanceLimits())

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
-from ureplicator_controller.core.planning.placement import Placement, even_counts
+from ureplicator_controller.core.balance.even_counts import even_counts
+from ureplicator_controller.core.balance.placement import Placement
+from ureplicator_controller.core.balance.pools import one_pool
 
 ROUTE = Route("a", "b")
 WORKERS = [WorkerId(f"w{number}") for number in range(6)]
@@ -21,7 +23,7 @@ def key(topic: str) -> TopicKey:
 def placement_of(counts: list[int], *, away: int = 0, topics: int = 3) -> Placement:
     """Workers with these partition counts; the last `away` of them are absent within the delay."""
     present = len(counts) - away
-    placement = Placement(WORKERS[:present], WORKERS[present : len(counts)])
+    placement = Placement(one_pool(WORKERS[:present], WORKERS[present : len(counts)]))
     number = 0
     for worker, count in zip(WORKERS, counts, strict=False):
         for _ in range(count):
@@ -48,17 +50,17 @@ def test_uneven_counts_are_balanced_between_workers_that_own() -> None:
 
 
 def test_partitions_of_a_topic_are_spread() -> None:
-    placement = Placement(WORKERS[:3], [])
+    placement = Placement(one_pool(WORKERS[:3]))
     for topic in ("big", "small"):
         for number in range(6 if topic == "big" else 3):
             placement.place(key(topic), Partition(ROUTE, topic, number))
     for topic in ("big", "small"):
-        spread = {len(placement._movable[key(topic)][worker]) for worker in WORKERS[:3]}
+        spread = {len(placement.movable[key(topic)][worker]) for worker in WORKERS[:3]}
         assert len(spread) == 1
 
 
 def test_ties_are_broken_by_name() -> None:
-    placement = Placement(WORKERS[:3], [])
+    placement = Placement(one_pool(WORKERS[:3]))
     given = [placement.place(key("t"), Partition(ROUTE, "t", number)) for number in range(3)]
     assert given == WORKERS[:3]
 
@@ -87,7 +89,7 @@ def test_delayed_worker_neither_loses_nor_gets_partitions(
     placement = placement_of(counts, away=away)
     owner = {
         partition: worker
-        for topic in placement._movable.values()
+        for topic in placement.movable.values()
         for worker, partitions in topic.items()
         for partition in partitions
     }

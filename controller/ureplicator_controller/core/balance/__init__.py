@@ -1,0 +1,1 @@
+"""Division of partitions among workers: who may copy what, even counts, even bytes per second. Pure."""
