@@ -370,6 +370,8 @@ class Switches(Content):
     beyond that, no owner changes except by a request for exactly that. `paused_routes`: no topic of them is
     copied, also none that is added later. `limits`: bytes per second that may be fetched. A rebalance is due
     while `rebalance_requested` (the request's id) is not `rebalance_done`, which the leader writes.
+    `rebalance_plan`: id of the only plan that the request wants, "" for any; `rebalance_outcome`: why the one
+    that is done moved nothing, "" if it was carried out.
     `confirmed_lost`: workers whose loss operators confirmed, so that no brake keeps their partitions; the
     leader takes out those that are back.
     """
@@ -383,6 +385,8 @@ class Switches(Content):
     confirmed_lost: _Workers = frozenset()
     request_id: str = ""
     """Id of the request that wrote this last, as in `TopicIntent`."""
+    rebalance_plan: str = ""
+    rebalance_outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)

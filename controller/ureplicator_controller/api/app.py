@@ -65,6 +65,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor
 from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.api.serving.request_end import MAX_BODY_BYTES
+from ureplicator_controller.api.tasks import calls as tasks
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_controller.engines.groups.survey import RouteClusters
 
@@ -210,6 +211,7 @@ def _blueprints(
             switches=services.switches,
         ),
         instances.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
+        tasks.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
         validation.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         principals.blueprint(settings=settings, readers=needs.principals),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),

@@ -5,7 +5,8 @@ idempotent: each one is a further rebalance.
 
 A dry run makes the very plan that the leader would make, here and on the state that this process sees,
 and writes nothing. It is the plan of a rebalance *now*: without the delays that the leader otherwise
-waits for. The leader's actual plan may differ by what has changed in the fleet meanwhile.
+waits for. The leader's actual plan may differ by what has changed in the fleet meanwhile, unless the request
+names the id of the plan: then the leader carries out that plan, or none.
 
 While the brake on mass loss keeps partitions with lost workers, a request must confirm the loss.
 """
@@ -27,12 +28,12 @@ from ureplicator_controller.api.http.models.requests import (
 )
 from ureplicator_controller.api.http.models.responses import JsonResult, write_responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.http.problems import Problem, unavailable
+from ureplicator_controller.api.http.problems import Problem, conflict, unavailable
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.switches import SwitchService
+from ureplicator_controller.core.planning.owner_changes import owner_changes, plan_id
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.reporting.authorship import id_of
-from ureplicator_controller.core.reporting.owner_changes import owner_changes
 from ureplicator_controller.core.state.mass_loss import lost_workers, mass_loss
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 
@@ -51,16 +52,28 @@ def blueprint(*, fleet: FleetCache, switches: SwitchService, limits: BalanceLimi
         loss = mass_loss(fleet.current().snapshot)
         if loss is not None and not confirms:
             raise Problem(HTTPStatus.CONFLICT, str(loss), hint="confirm=true, or --confirm")
-        return requested(switches, header, confirms_loss=confirms)
+        if query.plan:
+            now = _dry_run(fleet.current(), limits, confirms_loss=confirms)["planId"]
+            if now != query.plan:
+                raise conflict(
+                    f"plan {query.plan} is not due any more: it is {now} now",
+                    field="plan",
+                    hint="look at a new dry run",
+                )
+        return requested(switches, header, confirms_loss=confirms, plan=query.plan or "")
 
     return api
 
 
 def requested(
-    switches: SwitchService, header: IfMatchHeader, *, confirms_loss: bool = False
+    switches: SwitchService,
+    header: IfMatchHeader,
+    *,
+    confirms_loss: bool = False,
+    plan: str = "",
 ) -> JsonResult:
     """Request a rebalance."""
-    request = switches.rebalance(header.condition, confirms_loss=confirms_loss)
+    request = switches.rebalance(header.condition, confirms_loss=confirms_loss, plan=plan)
     return {"rebalance": "requested", "request": id_of(request)}
 
 
@@ -70,13 +83,16 @@ def _dry_run(
     seen = fleet_state.snapshot
     if fleet_state.leader is None:
         raise unavailable("no controller leads: nothing would be moved", hint="start a controller")
-    switches = replace(seen.switches, rebalance_requested="dry run", rebalance_done="")
+    switches = replace(
+        seen.switches, rebalance_requested="dry run", rebalance_done="", rebalance_plan=""
+    )
     if confirms_loss:
         switches = replace(switches, confirmed_lost=lost_workers(seen))
     requested = replace(seen, switches=switches, switches_version=None, limits=limits)
     decided = plan(requested, time.monotonic())
     return {
         "dryRun": True,
+        "planId": plan_id(seen, decided.steps),
         "moves": [moved.as_json() for moved in owner_changes(seen, decided.steps)],
         "reasons": list(decided.reasons),
         "waiting": [

@@ -14,6 +14,7 @@ from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
+from ureplicator_controller.core.reporting.tasks import CANCELLED
 from ureplicator_controller.core.state.mass_loss import lost_workers
 
 
@@ -54,18 +55,34 @@ class SwitchService:
         lost = lost_workers(self._fleet.current().snapshot)
         return self.set(partial(replace, frozen=False, confirmed_lost=lost), condition)
 
-    def rebalance(self, condition: Precondition = ALWAYS, *, confirms_loss: bool = False) -> str:
-        """Request a rebalance now; returns the id of the request."""
+    def rebalance(
+        self, condition: Precondition = ALWAYS, *, confirms_loss: bool = False, plan: str = ""
+    ) -> str:
+        """Request a rebalance now, any or only this plan; returns the id of the request."""
         request_id = self._new_id()
 
         def change(now: Switches) -> Switches:
-            after = replace(now, rebalance_requested=request_id)
+            after = replace(now, rebalance_requested=request_id, rebalance_plan=plan)
             if not confirms_loss:
                 return after
             return replace(after, confirmed_lost=lost_workers(self._fleet.current().snapshot))
 
         self._edit(change, request_id, condition)
         return request_id
+
+    def cancel_rebalance(self, request: str, condition: Precondition = ALWAYS) -> bool:
+        """Withdraw a requested rebalance; False if the leader has begun it."""
+
+        def change(now: Switches) -> Switches:
+            is_due = now.rebalance_requested == request and now.rebalance_done != request
+            if not is_due:
+                return now
+            return replace(
+                now, rebalance_done=request, rebalance_plan="", rebalance_outcome=CANCELLED
+            )
+
+        after = self._edit(change, self._new_id(), condition)
+        return after.rebalance_done == request and after.rebalance_outcome == CANCELLED
 
     def _edit(
         self, change: Callable[[Switches], Switches], request_id: str, condition: Precondition

@@ -4,9 +4,7 @@ Contents of a plan, each decided in a module of its own:
 
     membership      eligible, delayed, leaving and lost workers, and those without capacity
     load_review     partitions without progress, once a minute
-    new_owners      partitions that need another owner, and which worker gets them
-        placement       the choice of a worker, even counts
-        load_balancing  even load
+    new_owners      partitions that need another owner, and which worker gets them (`core.balance`)
     handover        how a partition goes to its new owner: ideal state, assignments, fencing
         holders         workers that may still be able to commit a partition
     retirement      removal of deleted topics
@@ -14,6 +12,7 @@ Contents of a plan, each decided in a module of its own:
     eviction        live workers that do not release a partition in time
     core.limits     shares of byte limits
     switches        what operators may switch off, and rebalances that they request
+    owner_changes   what a plan moves, and its id
     state.mass_loss the brake: nothing moves while too many workers are lost
 
 A live worker that never releases a partition would block it (`Plan.waiting`). It is evicted, and the
@@ -45,13 +44,15 @@ from ureplicator_controller.core.planning.handover import Handover
 from ureplicator_controller.core.planning.load_review import LoadReview, review_loads
 from ureplicator_controller.core.planning.membership import membership
 from ureplicator_controller.core.planning.new_owners import select_owners
+from ureplicator_controller.core.planning.owner_changes import plan_id
 from ureplicator_controller.core.planning.partitions import partition_views
 from ureplicator_controller.core.planning.retirement import topic_steps
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.planning.switches import (
+    PLAN_HAS_CHANGED,
+    end_rebalance,
     forget_confirmed,
     is_rebalance_due,
-    mark_rebalance_done,
     without_delays,
 )
 from ureplicator_controller.core.state.mass_loss import braked
@@ -86,10 +87,23 @@ def plan(snapshot: Snapshot, now_s: float) -> Plan:
 def _plan_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
     """Plan once without delays, whatever the switches are; pending delays end with it."""
     decided = _plan_with_evictions(without_delays(snapshot), now_s)
+    wanted = snapshot.switches.rebalance_plan
+    if wanted and plan_id(snapshot, decided.steps) != wanted:
+        return _refuse_rebalance(snapshot, now_s)
     return replace(
         decided,
-        steps=(*decided.steps, *mark_rebalance_done(snapshot)),
+        steps=(*decided.steps, *end_rebalance(snapshot)),
         reasons=("rebalance requested", *decided.reasons),
+    )
+
+
+def _refuse_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
+    """Plan as without the request, which wants another plan than the one that is due now."""
+    decided = _plan_with_evictions(snapshot, now_s)
+    return replace(
+        decided,
+        steps=(*decided.steps, *end_rebalance(snapshot, PLAN_HAS_CHANGED)),
+        reasons=(f"rebalance refused: {PLAN_HAS_CHANGED}", *decided.reasons),
     )
 
 

@@ -13,7 +13,8 @@ requested that very change.
 
 A *rebalance* is requested by writing a request id. It is due until the leader has written that it is
 done, so neither a lost response nor a failover loses or repeats it. It is an explicit request: done once,
-at once, without delays, and also while the fleet is frozen.
+at once, without delays, and also while the fleet is frozen. It may name the plan that operators were shown
+(`owner_changes.plan_id`): then it is that plan, or none.
 
 While too many workers are lost, the plan is made as if the fleet were frozen (`state.mass_loss`), also that
 of a rebalance, unless operators confirm the loss.
@@ -31,6 +32,8 @@ from ureplicator_common.contents import Switches
 from ureplicator_controller.core.planning.steps import WriteSwitches
 from ureplicator_controller.core.state.mass_loss import lost_workers
 from ureplicator_controller.core.state.snapshot import Snapshot
+
+PLAN_HAS_CHANGED = "the fleet has changed since the plan was shown: it would move other partitions"
 
 
 def may_move(switches: Switches, is_leaving: bool) -> bool:
@@ -54,10 +57,18 @@ def without_delays(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def mark_rebalance_done(snapshot: Snapshot) -> Iterator[WriteSwitches]:
-    """Step that ends a rebalance; none for a dry run, which has no stored request."""
+def end_rebalance(snapshot: Snapshot, outcome: str = "") -> Iterator[WriteSwitches]:
+    """Step that ends a rebalance; none for a dry run, which has no stored request.
+
+    `outcome`: why it moved nothing.
+    """
     if snapshot.switches_version is not None:
-        done = replace(snapshot.switches, rebalance_done=snapshot.switches.rebalance_requested)
+        done = replace(
+            snapshot.switches,
+            rebalance_done=snapshot.switches.rebalance_requested,
+            rebalance_plan="",
+            rebalance_outcome=outcome,
+        )
         yield WriteSwitches(done, snapshot.switches_version)
 
 

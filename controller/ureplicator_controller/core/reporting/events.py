@@ -27,16 +27,18 @@ from ureplicator_controller.core.planning.membership import (
     known_worker,
     lacks_capacity,
 )
+from ureplicator_controller.core.planning.owner_changes import OwnerChange, owner_changes
 from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.audit_events import audit_events
 from ureplicator_controller.core.reporting.authorship import cause
 from ureplicator_controller.core.reporting.gap_events import gap_events
-from ureplicator_controller.core.reporting.owner_changes import OwnerChange, owner_changes
 from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED, ROUTE_RESUMED
 from ureplicator_controller.core.state.external_view import ideal_entry, is_active
 from ureplicator_controller.core.state.mass_loss import lost_workers, mass_loss
 from ureplicator_controller.core.state.snapshot import Snapshot
+
+REBALANCE_REQUESTED = "rebalance requested"
 
 
 def fleet_events(
@@ -134,6 +136,10 @@ def _session_change(before: Snapshot, now: Snapshot, worker: WorkerId, *, is_evi
 def _switch_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
     for what in _switch_changes(before.switches, now.switches):
         yield _event(now, EventKind.SWITCH, what, request=now.switches.request_id)
+    ended = now.switches.rebalance_done != before.switches.rebalance_done
+    if ended and now.switches.rebalance_outcome:
+        why = f"rebalance not carried out: {now.switches.rebalance_outcome}"
+        yield _event(now, EventKind.SWITCH, why, request=now.switches.rebalance_done)
 
 
 def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
@@ -151,7 +157,7 @@ def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
             limit = "removed" if rate is None else f"set to {rate} bytes/s"
             yield f"byte limit of {limited.kind} {limited.name} {limit}"
     if before.rebalance_requested != now.rebalance_requested:
-        yield "rebalance requested"
+        yield REBALANCE_REQUESTED
 
 
 def _brake_events(before: Snapshot | None, now: Snapshot) -> Iterator[PastEvent]:

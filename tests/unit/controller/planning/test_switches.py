@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ureplicator_common.contents import Switches
 from ureplicator_common.model import WorkerId
+from ureplicator_controller.core.planning.owner_changes import plan_id
+from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import WriteIdeal, WriteSwitches
+from ureplicator_controller.core.planning.switches import PLAN_HAS_CHANGED
 from ureplicator_testkit.control.fleet import ControlFleet, two_workers
 
 HELD = [Switches(auto_balancing=False), Switches(frozen=True)]
@@ -132,6 +137,43 @@ def test_requested_rebalance_survives_its_leader(step: int) -> None:
     fleet.settle()
     assert fleet.counts() == {"b": 4}
     assert fleet.switches().rebalance_done == "r1"
+
+
+def dry_run_id(fleet: ControlFleet) -> str:
+    """Id of the plan of a rebalance now, as REST computes it: without the leader's times."""
+    seen = fleet.snapshot()
+    wanted = replace(seen, switches=Switches(rebalance_requested="dry"), switches_version=None)
+    return plan_id(seen, plan(wanted, 0.0).steps)
+
+
+def test_rebalance_carries_out_exactly_the_plan_that_was_shown() -> None:
+    fleet = two_workers(4)
+    fleet.kill(fleet.process("a"))
+    fleet.worker("c")
+    fleet.settle()
+    fleet.switch(Switches(rebalance_requested="r1", rebalance_plan=dry_run_id(fleet)))
+    fleet.settle()
+    assert fleet.counts() == {"b": 2, "c": 2}
+    assert fleet.switches() == Switches(rebalance_requested="r1", rebalance_done="r1")
+
+
+def test_rebalance_moves_nothing_if_the_fleet_has_changed_since_its_plan() -> None:
+    fleet = two_workers(4)
+    fleet.kill(fleet.process("a"))
+    fleet.worker("c")
+    fleet.settle()
+    shown = dry_run_id(fleet)
+    fleet.worker("d")
+    fleet.settle()
+    assert dry_run_id(fleet) != shown
+    fleet.switch(Switches(rebalance_requested="r1", rebalance_plan=shown))
+    decided = fleet.cycle()
+    assert decided.reasons[0].startswith("rebalance refused: the fleet has changed")
+    fleet.settle()
+    assert fleet.counts() == {"a": 2, "b": 2}, "the delay runs"
+    after = fleet.switches()
+    assert (after.rebalance_done, after.rebalance_plan) == ("r1", "")
+    assert after.rebalance_outcome == PLAN_HAS_CHANGED
 
 
 def test_second_request_is_another_rebalance() -> None:

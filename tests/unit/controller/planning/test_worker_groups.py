@@ -168,8 +168,8 @@ def test_share_is_in_proportion_to_slots() -> None:
     assert fleet.counts() == {"small": 10, "large": 80}
 
 
-def test_absent_worker_with_fewer_slots_than_it_once_had_moves_nothing() -> None:
-    """Its share is that of its last slots, though fencing counts with the most it ever had."""
+def test_share_of_an_absent_worker_is_that_of_its_last_slots() -> None:
+    """Not of the most that it ever had, with which fencing counts: a newcomer would get too little."""
     fleet = ControlFleet()
     fleet.worker("a", slots=16)
     fleet.worker("b", slots=2)
@@ -181,11 +181,14 @@ def test_absent_worker_with_fewer_slots_than_it_once_had_moves_nothing() -> None
     settle(fleet)
     assert fleet.counts() == {"a": 18, "b": 18}
     fleet.kill(fleet.process("a"))
-    before = fleet.snapshot().ideal
+    fleet.worker("c", slots=2)
     fleet.settle()
-    fleet.wait(fleet.delays.rebalance_s / 2)
+    fleet.wait(fleet.delays.join_s)
     fleet.settle()
-    assert fleet.snapshot().ideal == before
+    assert fleet.counts() == {"a": 18, "b": 12, "c": 6}, "its share waits for its return"
+    fleet.worker("a", slots=2)
+    settle(fleet)
+    assert fleet.counts() == {"a": 12, "b": 12, "c": 12}
 
 
 def test_partitions_of_a_topic_are_spread_over_zones() -> None:

@@ -30,7 +30,9 @@ class FreezeStatus(ResponseModel):
 
 class RebalanceRequested(ResponseModel):
     rebalance: str
-    request: str = Field(description="id to find the moves by, in the history")
+    request: str = Field(
+        description="id to find the moves by, in the history, and the progress, in the tasks"
+    )
 
 
 class PlannedMove(ResponseModel):
@@ -49,6 +51,7 @@ class WaitingPartition(ResponseModel):
 
 class DryRun(ResponseModel):
     dryRun: bool
+    planId: str = Field(description="by which exactly these moves can be applied")
     moves: list[PlannedMove]
     reasons: list[str]
     waiting: list[WaitingPartition] = Field(description="partitions that wait for a release")

@@ -303,6 +303,12 @@ class RebalanceQuery(Query):
         title="true or false",
         description="true: partitions move off lost workers, however many are lost",
     )
+    plan: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{16}$",
+        title="the planId of a dry run",
+        description="apply exactly this plan: if the fleet has changed since, nothing moves",
+    )
 
 
 class BlacklistQuery(RouteQuery):

@@ -24,21 +24,27 @@ export async function ask({ text, method, path, body = null, explain }) {
   const own = asked;
   const dialog = byId("confirm");
   byId("confirm-title").textContent = text;
-  byId("confirm-call").textContent = `${method} ${path}${body ? ` ${JSON.stringify(body)}` : ""}`;
+  byId("confirm-call").textContent = called(method, path, body);
   byId("confirm-result").textContent = "";
   byId("confirm-apply").disabled = true;
   byId("confirm-lines").replaceChildren();
-  byId("confirm-apply").onclick = () => apply(method, path, body);
   if (!dialog.open) dialog.showModal();
   try {
-    const lines = await explain();
+    const { lines, chosen = path } = asLines(await explain());
     if (own !== asked) return;
+    byId("confirm-call").textContent = called(method, chosen, body);
+    byId("confirm-apply").onclick = () => apply(method, chosen, body);
     byId("confirm-lines").replaceChildren(...lines.map((line) => element("li", { text: line })));
     byId("confirm-apply").disabled = false;
   } catch (error) {
     if (own === asked) byId("confirm-result").textContent = error.message;
   }
 }
+
+const called = (method, path, body) => `${method} ${path}${body ? ` ${JSON.stringify(body)}` : ""}`;
+
+// What `explain` returned: lines, or lines with the path to call instead.
+const asLines = (explained) => (Array.isArray(explained) ? { lines: explained } : explained);
 
 async function apply(method, path, body) {
   byId("confirm-apply").disabled = true;
@@ -50,13 +56,13 @@ async function apply(method, path, body) {
   }
 }
 
-// Lines of a rebalance's dry run.
+// Moves of a rebalance's dry run; the call then applies exactly these.
 export async function rebalanceMoves() {
   const plan = await call("POST", "/rebalance?dry_run=true");
   const moves = plan.moves.map(
     (move) => `${move.route}/${move.topic}/${move.partition}: ${move.from || "no worker"} -> ${move.to || "no worker"}: ${move.reason}`,
   );
-  return moves.length ? moves : ["No partition would move."];
+  return { lines: moves.length ? moves : ["No partition would move."], chosen: `/rebalance?plan=${plan.planId}` };
 }
 
 const pathOf = (tile, act) => {

@@ -1,7 +1,13 @@
-"""Owner changes of a plan, for display: partition, source, target and reason."""
+"""Owner changes of a plan: partition, source, target and reason; and the id of a plan, by which operators
+apply what they were shown.
+
+The id is a digest of the changes. Whoever decides on the same fleet gets the same one, in REST as in the
+leader, and a plan that differs in a single move has another one.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +15,8 @@ from ureplicator_common.contents import IdealEntry
 from ureplicator_common.model import OwnerEpoch, Partition, WorkerId
 from ureplicator_controller.core.planning.steps import Step, WriteIdeal
 from ureplicator_controller.core.state.snapshot import Snapshot
+
+PLAN_ID_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,14 @@ def owner_changes(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[OwnerCh
                     yield OwnerChange(
                         partition, source, entry.worker, entry.reason, entry.owner_epoch
                     )
+
+
+def plan_id(snapshot: Snapshot, steps: Sequence[Step]) -> str:
+    """Digest of the owner changes, in hexadecimal; that of a plan without any is one, too."""
+    lines = sorted(
+        f"{each.partition} {each.source} {each.target}" for each in owner_changes(snapshot, steps)
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:PLAN_ID_DIGITS]
 
 
 def _owner(entry: IdealEntry | None) -> WorkerId | None:

@@ -15,21 +15,30 @@ from ureplicator_cli.rest_client import request
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only show the moves and their reasons.")
 @click.option("--confirm", "confirms", is_flag=True, help="Also if too many workers are lost.")
+@click.option(
+    "--plan", metavar="ID", default="", help="Apply exactly the plan of a dry run, or none."
+)
 @client_options
-def rebalance(dry_run: bool, confirms: bool, url: str, as_json: bool) -> None:
+def rebalance(dry_run: bool, confirms: bool, plan: str, url: str, as_json: bool) -> None:
     """Rebalance now, without waiting for delays.
 
     Partitions of lost workers are reassigned, and new workers receive their share at once.
     """
-    query = {"dry_run": "true" if dry_run else "", "confirm": "true" if confirms else ""}
+    query = {
+        "dry_run": "true" if dry_run else "",
+        "confirm": "true" if confirms else "",
+        "plan": plan,
+    }
     body = request("POST", url, "/rebalance", query=query)
     if not dry_run:
-        requested = "rebalance requested ({request}); see the moves with ureplicator history"
+        requested = "rebalance requested; see how far it is with ureplicator tasks show {request}"
         confirm(body, as_json, requested)
     elif as_json:
         print_json(body)
     else:
         _print_moves(body["moves"])
+        if body["moves"]:
+            click.echo(f"apply exactly these with ureplicator rebalance --plan {body['planId']}")
         for each in body["waiting"]:
             click.echo(f"{each['partition']} waits for {', '.join(each['for'])}")
 

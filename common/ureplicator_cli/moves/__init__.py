@@ -1,0 +1,1 @@
+"""Commands about moves of partitions: when they happen, and how far they are."""

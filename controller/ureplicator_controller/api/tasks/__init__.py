@@ -1,0 +1,1 @@
+"""Tasks: what operators requested and how far it is."""
