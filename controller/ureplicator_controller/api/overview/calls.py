@@ -89,7 +89,9 @@ class EncodedOverview:
 
     def _encode(self, fleet_state: FleetState, report: LagReport | None) -> _Encoded:
         standings = self._find(fleet_state, fleet_state.snapshot.topics)
-        drawn = document(self._settings, fleet_state, report, standings)
+        drawn = document(
+            self._settings, fleet_state, self._fleet.tallies(fleet_state), report, standings
+        )
         body = json.dumps(drawn, separators=(",", ":")).encode()
         return _Encoded(fleet_state, report, drawn, body, hashlib.sha256(body).hexdigest()[:32])
 

@@ -18,6 +18,7 @@ from ureplicator_controller.core.reporting.route_summary import (
 from ureplicator_controller.core.reporting.tiles import Tile, TileState, counts_by_state, tiles
 from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import Tallies
 
 _STATES = tuple(TileState)
 _NO_LAG: Mapping[int, PartitionLag] = {}
@@ -39,12 +40,13 @@ class _Texts:
 def document(
     settings: Settings,
     fleet_state: FleetState,
+    tallies: Tallies,
     report: LagReport | None,
     standings: Mapping[TopicKey, Standing],
 ) -> dict[str, Any]:
-    """The response without the age of the lag."""
+    """The response without the age of the lag. `tallies`: of the state."""
     snapshot = fleet_state.snapshot
-    found = tiles(snapshot, fleet_state.view)
+    found = tiles(snapshot, fleet_state.view, tallies)
     workers = sorted({*snapshot.live, *snapshot.known, *(t.worker for t in found if t.worker)})
     topics = list(dict.fromkeys([*sorted(snapshot.topics), *(t.partition.key for t in found)]))
     lags = report.topics if report else {}

@@ -7,7 +7,6 @@ also while ZooKeeper is unavailable, and shows that, since that is when metrics 
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 from http import HTTPMethod, HTTPStatus
 from typing import Any
@@ -35,7 +34,7 @@ from ureplicator_controller.api.services.clusters import (
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.balance.pools import route_workers
-from ureplicator_controller.core.state.mismatches import mismatches
+from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -114,7 +113,7 @@ class FleetMetrics(Collector):
             yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 0)
             return
         yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 1)
-        yield from _fleet_metrics(fleet_state)
+        yield from _fleet_metrics(fleet_state, self._fleet.tallies(fleet_state))
         yield self._paused_metrics(fleet_state)
         yield from self._worker_metrics(fleet_state)
         yield _limit_metrics(fleet_state)
@@ -174,8 +173,8 @@ class FleetMetrics(Collector):
         )
 
 
-def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
-    counts = validation_counts(fleet_state.snapshot, fleet_state.view)
+def _fleet_metrics(fleet_state: FleetState, tallies: Tallies) -> Iterable[Metric]:
+    counts = validation_counts(fleet_state.snapshot, tallies)
     yield _gauge(
         "leader_present", "Whether a controller leads.", int(fleet_state.leader is not None)
     )
@@ -190,10 +189,7 @@ def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
     )
     states = {"online": counts.online, "offline": counts.offline, "error": counts.error}
     yield _family("partitions", "Whitelisted partitions by their owner's state.", "state", states)
-    found = Tally(
-        str(each.partition.route) for each in mismatches(fleet_state.snapshot, fleet_state.view)
-    )
-    total = sum(found.values())
+    total = sum(len(each.differing) for each in tallies.values())
     yield _gauge(
         "mismatches", "Partitions whose external view differs from the ideal state.", total
     )

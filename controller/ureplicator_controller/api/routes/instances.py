@@ -34,7 +34,10 @@ from ureplicator_controller.api.routes.rebalance import requested
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.api.services.workers import WorkerService, unknown_worker
-from ureplicator_controller.core.state.external_view import ideal_entry, whitelisted_partitions
+from ureplicator_controller.core.state.external_view import reported_state
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import Tallies
+from ureplicator_controller.core.state.validation_counts import validation_counts
 
 _SHOWN = 100
 """Characters of a refused id."""
@@ -50,7 +53,7 @@ def blueprint(
     def list_instances(query: Query) -> JsonResult:
         """Workers, with their addresses and partitions."""
         fleet_state = fleet.current()
-        return describe(fleet_state, known_workers(fleet_state))
+        return describe(fleet_state, fleet.tallies(fleet_state), known_workers(fleet_state))
 
     @api.post("/instances", responses=write_responses(RebalanceRequested))
     @operator
@@ -67,7 +70,7 @@ def blueprint(
             raise unknown_worker(path.worker)
         worker = WorkerId(path.worker)
         node = fleet_state.nodes.get(fleet.paths.worker_known(worker))
-        return describe(fleet_state, [worker]), 200, etag(node)
+        return describe(fleet_state, fleet.tallies(fleet_state), [worker]), 200, etag(node)
 
     @api.delete("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
     @operator
@@ -124,12 +127,14 @@ def known_workers(fleet_state: FleetState) -> list[WorkerId]:
     return sorted({*snapshot.sessions, *snapshot.live, *snapshot.known})
 
 
-def describe(fleet_state: FleetState, workers: Iterable[WorkerId]) -> dict[str, Any]:
+def describe(
+    fleet_state: FleetState, tallies: Tallies, workers: Iterable[WorkerId]
+) -> dict[str, Any]:
     """uReplicator's three keys, and `workers` with the details."""
     snapshot = fleet_state.snapshot
-    held = _held(fleet_state)
-    ideal = _ideal_counts(fleet_state)
     chosen = list(workers)
+    held = {worker: _held(snapshot, worker) for worker in chosen}
+    ideal = validation_counts(snapshot, tallies).ideal_state
     return {
         "instances": {
             worker: _with_total(held.get(worker, []))
@@ -187,29 +192,20 @@ def _worker(
     }
 
 
-def _held(fleet_state: FleetState) -> dict[WorkerId, list[dict[str, Any]]]:
-    found: dict[WorkerId, list[dict[str, Any]]] = {}
-    loads = fleet_state.snapshot.loads
-    for partition, entries in sorted(fleet_state.view.items()):
-        for worker, entry in entries.items():
-            load = loads.get(worker, {}).get(partition)
-            found.setdefault(worker, []).append(
-                {
-                    "route": str(partition.route),
-                    "topic": partition.topic,
-                    "partition": partition.number,
-                    "state": entry.state,
-                    "reason": entry.reason,
-                    "bytesPerSecond": round(load.steady_bytes_per_s) if load else 0,
-                }
-            )
-    return found
-
-
-def _ideal_counts(fleet_state: FleetState) -> dict[WorkerId, int]:
-    counts: dict[WorkerId, int] = {}
-    for partition in whitelisted_partitions(fleet_state.snapshot):
-        entry = ideal_entry(fleet_state.snapshot, partition)
-        if entry and entry.worker is not None:
-            counts[entry.worker] = counts.get(entry.worker, 0) + 1
-    return counts
+def _held(snapshot: Snapshot, worker: WorkerId) -> list[dict[str, Any]]:
+    """What the worker reports, in order."""
+    reported = reported_state(snapshot, worker)
+    loads = snapshot.loads.get(worker, {})
+    return [
+        {
+            "route": str(partition.route),
+            "topic": partition.topic,
+            "partition": partition.number,
+            "state": entry.state,
+            "reason": entry.reason,
+            "bytesPerSecond": round(load.steady_bytes_per_s)
+            if (load := loads.get(partition))
+            else 0,
+        }
+        for partition, entry in sorted(reported.entries.items() if reported else ())
+    ]

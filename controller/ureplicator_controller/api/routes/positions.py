@@ -193,7 +193,7 @@ def _holders(fleet_state: FleetState, partition: Partition) -> list[WorkerId]:
         for worker, stored in fleet_state.snapshot.assignments.items()
         if partition in stored.value.entries
     }
-    return sorted({*fleet_state.view.get(partition, {}), *assigned})
+    return sorted({*fleet_state.view.of(partition), *assigned})
 
 
 def _or_null(offset: int) -> int | None:

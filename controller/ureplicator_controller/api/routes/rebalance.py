@@ -42,7 +42,7 @@ def blueprint(*, fleet: FleetCache, switches: SwitchService, limits: BalanceLimi
     """`limits`: those of the leader, for a dry run."""
     api = group("rebalance", __name__)
 
-    @api.post("/rebalance", responses=write_responses(RebalanceResult))
+    @api.post("/rebalance", responses=write_responses(RebalanceResult, 409))
     @operator_unless_dry_run
     def rebalance(query: RebalanceQuery, body: OptionalBody, header: IfMatchHeader) -> JsonResult:
         """Request a rebalance now, or show the moves it would make."""

@@ -236,11 +236,7 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
     partitions = [Partition(key.route, key.topic, number) for number in range(intent.partitions)]
     view = {
         number: {worker: entry.state for worker, entry in entries.items()}
-        for number, entries in sorted(
-            (partition.number, entries)
-            for partition, entries in fleet_state.view.items()
-            if partition.key == key
-        )
+        for number, entries in sorted(fleet_state.view.topic(key).items())
     }
     return {
         "topic": key.topic,

@@ -49,14 +49,15 @@ def blueprint(
         """External view compared with the ideal state: counts, and every difference."""
         route = only_route(settings, query)
         fleet_state = fleet.current()
+        tallies = fleet.tallies(fleet_state)
         found = [
             {"route": str(each.partition.route), "topic": each.partition.topic}
             | mismatch_json(each)
-            for each in mismatches(fleet_state.snapshot, fleet_state.view)
+            for each in mismatches(fleet_state.snapshot, fleet_state.view, tallies)
             if route in (None, each.partition.route)
         ]
         excluded = _excluded(fleet_state, route)
-        counts = validation_counts(fleet_state.snapshot, fleet_state.view, route).as_json()
+        counts = validation_counts(fleet_state.snapshot, tallies, route).as_json()
         loss = mass_loss(fleet_state.snapshot)
         conditions = [*([] if loss is None else [str(loss)]), *shortages(fleet_state.snapshot)]
         counts |= {"conditions": conditions, "mismatches": found, "excluded": excluded}

@@ -27,6 +27,7 @@ from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
 from ureplicator_controller.core.state.snapshot import BalanceLimits, DecodeCache, Snapshot, parse
+from ureplicator_controller.core.state.topic_tallies import Tallies, TopicTallies
 
 SETTLE_TIMEOUT_S = 1.0
 """Longest wait of a writer for the tree cache; after that it reads the node itself."""
@@ -65,6 +66,9 @@ class FleetCache:
         self._reloading = threading.Lock()
         self._memo = DecodeCache()
         self._state: FleetState | None = None
+        self._tallying = threading.Lock()
+        self._topic_tallies = TopicTallies()
+        self._tallied: tuple[FleetState, Tallies] | None = None
         self._losses = self._losses_read = 0
         self._tree_cache = coordination.tree_cache(self.paths.root, lambda: None)
         coordination.on_session(self._session_changed)
@@ -97,6 +101,14 @@ class FleetCache:
     def intents(self) -> Mapping[TopicKey, TopicIntent]:
         """The intents of all whitelisted topics. Raises Unavailable."""
         return {key: stored.value for key, stored in self.current().snapshot.topics.items()}
+
+    def tallies(self, state: FleetState) -> Tallies:
+        """Tallies of the topics of a state; only those that changed since the last call are made anew."""
+        with self._tallying:
+            last = self._tallied
+            if last is None or last[0] is not state:
+                last = self._tallied = state, self._topic_tallies.of(state.snapshot, state.view)
+            return last[1]
 
     def check(self) -> None:
         """Raise Unavailable unless ZooKeeper responds; without a connection at once, with the reason."""

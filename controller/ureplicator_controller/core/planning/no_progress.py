@@ -223,7 +223,7 @@ def _listed(
     load: PartitionLoad,
 ) -> PartitionWithoutProgress:
     assert entry.worker is not None
-    reported = view.get(partition, {})
+    reported = view.of(partition)
     reason = reported[entry.worker].reason if entry.worker in reported else ""
     return PartitionWithoutProgress(
         partition=partition,

@@ -27,6 +27,7 @@ from ureplicator_controller.core.state.external_view import (
 )
 from ureplicator_controller.core.state.mismatches import Mismatch, mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import Tallies
 
 
 class TileState(StrEnum):
@@ -55,9 +56,9 @@ class Tile:
     actual: Mapping[WorkerId, PartitionState] | None = None
 
 
-def tiles(snapshot: Snapshot, view: ExternalView) -> list[Tile]:
+def tiles(snapshot: Snapshot, view: ExternalView, tallies: Tallies) -> list[Tile]:
     """Tiles of all whitelisted partitions, in order, and of those that workers still hold."""
-    differing = {each.partition: each for each in mismatches(snapshot, view)}
+    differing = {each.partition: each for each in mismatches(snapshot, view, tallies)}
     excluded = _excluded(snapshot)
     stalled = {
         each.partition: (each.reason, each.since_ms)
@@ -97,7 +98,7 @@ def _tile(
     stalled: tuple[str, int] | None,
 ) -> Tile:
     entry = ideal_entry(snapshot, partition)
-    actual = {worker: each.state for worker, each in view.get(partition, {}).items()}
+    actual = {worker: each.state for worker, each in view.of(partition).items()}
     worker = (entry.worker if entry else None) or min(actual, default=None)
     found = [(TileState.AGREE, "", 0)]
     if differing is not None:

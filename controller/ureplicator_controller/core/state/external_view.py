@@ -6,13 +6,52 @@ is ignored. `state.mismatches` compares the view with the ideal state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ureplicator_common.contents import CurrentEntry, CurrentState, IdealEntry
-from ureplicator_common.model import Partition, Route, TopicState, WorkerId
+from ureplicator_common.model import Partition, Route, TopicKey, TopicState, WorkerId
 from ureplicator_controller.core.state.snapshot import Snapshot
 
-ExternalView = Mapping[Partition, Mapping[WorkerId, CurrentEntry]]
+Reported = Mapping[WorkerId, CurrentEntry]
+"""What each worker reports of one partition."""
+
+_NOBODY: Mapping[int, Reported] = {}
+
+
+class ExternalView(Mapping[Partition, Reported]):
+    """Partition -> worker -> the entry that it reports, in no order.
+
+    `by_topic` has the same by topic and number. What views share of a topic is one object: so whoever has
+    seen a topic before finds by identity whether any of it is new.
+    """
+
+    __slots__ = ("by_topic",)
+
+    def __init__(self, by_topic: Mapping[TopicKey, Mapping[int, Reported]] | None = None) -> None:
+        self.by_topic: Mapping[TopicKey, Mapping[int, Reported]] = by_topic or {}
+
+    def topic(self, key: TopicKey) -> Mapping[int, Reported]:
+        """Number of each partition of a topic that anybody reports -> worker -> entry."""
+        return self.by_topic.get(key, _NOBODY)
+
+    def of(self, partition: Partition) -> Reported:
+        """What workers report of a partition; nothing if nobody does."""
+        return self.topic(partition.key).get(partition.number, {})
+
+    def partitions(self) -> Iterator[tuple[Partition, Reported]]:
+        """All of it, as `items`, only faster."""
+        for key, topic in self.by_topic.items():
+            for number, reported in topic.items():
+                yield Partition(key.route, key.topic, number), reported
+
+    def __getitem__(self, partition: Partition) -> Reported:
+        return self.by_topic[partition.key][partition.number]
+
+    def __iter__(self) -> Iterator[Partition]:
+        return (partition for partition, _ in self.partitions())
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_topic.values()))
 
 
 def reported_state(snapshot: Snapshot, worker: WorkerId) -> CurrentState | None:
@@ -26,38 +65,62 @@ def reported_state(snapshot: Snapshot, worker: WorkerId) -> CurrentState | None:
 def external_view(
     snapshot: Snapshot, before: tuple[Snapshot, ExternalView] | None = None
 ) -> ExternalView:
-    """Partition -> worker -> the entry that it reports, for all live workers.
+    """What all live workers report.
 
     `before`: an earlier snapshot and its view. Only workers whose report differs are then merged again: in
     a big fleet one of them reports several times a second.
     """
-    earlier, view = before or (Snapshot(snapshot.fleet, 0), {})
-    merged: dict[Partition, Mapping[WorkerId, CurrentEntry]] = dict(view)
+    earlier, view = before or (Snapshot(snapshot.fleet, 0), ExternalView())
+    merged = _Merged(view)
     for worker in sorted({*earlier.current, *snapshot.current}):
         old, new = reported_state(earlier, worker), reported_state(snapshot, worker)
         if old is not new:
-            _replace(merged, worker, old.entries if old else {}, new.entries if new else {})
-    return merged
+            merged.replace(worker, old.entries if old else {}, new.entries if new else {})
+    return merged.view()
 
 
-def _replace(
-    view: dict[Partition, Mapping[WorkerId, CurrentEntry]],
-    worker: WorkerId,
-    old: Mapping[Partition, CurrentEntry],
-    new: Mapping[Partition, CurrentEntry],
-) -> None:
-    """Replace what a worker reports. Views that share entries with this one keep theirs."""
-    for partition in old.keys() - new.keys():
-        others = {each: entry for each, entry in view[partition].items() if each != worker}
-        if others:
-            view[partition] = others
-        else:
-            del view[partition]
-    for partition, entry in new.items():
-        if old.get(partition) != entry:
-            kept = view.get(partition)
-            both = {**kept, worker: entry} if kept else {worker: entry}
-            view[partition] = dict(sorted(both.items())) if kept else both
+class _Merged:
+    """A view in the making: topics are copied before their first change, so earlier views keep theirs."""
+
+    def __init__(self, before: ExternalView) -> None:
+        self._topics = dict(before.by_topic)
+        self._own: dict[TopicKey, dict[int, Reported]] = {}
+
+    def replace(
+        self,
+        worker: WorkerId,
+        old: Mapping[Partition, CurrentEntry],
+        new: Mapping[Partition, CurrentEntry],
+    ) -> None:
+        """Replace what a worker reports."""
+        for partition in old.keys() - new.keys():
+            topic = self._topic(partition)
+            others = {
+                each: entry for each, entry in topic[partition.number].items() if each != worker
+            }
+            if others:
+                topic[partition.number] = others
+            else:
+                del topic[partition.number]
+        for partition, entry in new.items():
+            if old.get(partition) != entry:
+                topic = self._topic(partition)
+                kept = topic.get(partition.number)
+                both = {**kept, worker: entry} if kept else {worker: entry}
+                topic[partition.number] = dict(sorted(both.items())) if kept else both
+
+    def _topic(self, partition: Partition) -> dict[int, Reported]:
+        key = partition.key
+        own = self._own.get(key)
+        if own is None:
+            own = self._topics[key] = self._own[key] = dict(self._topics.get(key, _NOBODY))
+        return own
+
+    def view(self) -> ExternalView:
+        for key, topic in self._own.items():
+            if not topic:
+                del self._topics[key]
+        return ExternalView(self._topics)
 
 
 def whitelisted_partitions(snapshot: Snapshot, route: Route | None = None) -> Iterable[Partition]:

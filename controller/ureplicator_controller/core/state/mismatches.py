@@ -11,16 +11,16 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from ureplicator_common.contents import CurrentEntry, IdealEntry
-from ureplicator_common.model import Partition, PartitionState, TopicKey, WorkerId
+from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import MAX_ASSIGNED
 from ureplicator_controller.core.state.external_view import (
     ExternalView,
     ideal_entry,
     is_active,
-    whitelisted_partitions,
 )
 from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import Tallies, topic_tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,39 @@ class Mismatch:
     since_ms: int
 
 
-def mismatches(snapshot: Snapshot, view: ExternalView) -> list[Mismatch]:
-    """Mismatches of all partitions, in order."""
-    partitions = dict.fromkeys(whitelisted_partitions(snapshot))
-    unlisted = (partition for partition in view if partition not in partitions)
-    lost = _mass_lost(snapshot)
-    found = (
-        mismatch(snapshot, view, each, mass_lost=lost) for each in (*partitions, *sorted(unlisted))
+def mismatches(
+    snapshot: Snapshot, view: ExternalView, tallies: Tallies | None = None
+) -> list[Mismatch]:
+    """Mismatches of all partitions: of whitelisted topics in order, then of the others.
+
+    `tallies`: of the same state of the fleet, if they are known; only topics that differ are looked at.
+    """
+    tallies = topic_tallies(snapshot, view) if tallies is None else tallies
+    differing = [key for key, tally in tallies.items() if tally.differing]
+    numbers = {key: tallies[key].differing for key in sorted(differing)}
+    lost = _mass_lost(snapshot) if numbers else frozenset[WorkerId]()
+    found = [
+        mismatch(snapshot, view, Partition(key.route, key.topic, number), mass_lost=lost)
+        for key, each in numbers.items()
+        for number in each
+    ]
+    return sorted(
+        (each for each in found if each is not None),
+        key=lambda each: (_is_unlisted(snapshot, each.partition), each.partition),
     )
-    return [item for item in found if item is not None]
+
+
+def _is_unlisted(snapshot: Snapshot, partition: Partition) -> bool:
+    """True if nobody wants the partition to be copied, and yet a worker reports it."""
+    stored = snapshot.topics.get(partition.key)
+    is_deleted = stored is None or stored.value.state is TopicState.DELETING
+    return is_deleted or stored is None or partition.number >= stored.value.partitions
 
 
 def topic_mismatches(snapshot: Snapshot, view: ExternalView, key: TopicKey) -> list[Mismatch]:
     """Mismatches of one topic, in order."""
     stored = snapshot.topics.get(key)
-    numbers = set(range(stored.value.partitions if stored else 0))
-    numbers |= {partition.number for partition in view if partition.key == key}
+    numbers = {*range(stored.value.partitions if stored else 0), *view.topic(key)}
     lost = _mass_lost(snapshot)
     found = (
         mismatch(snapshot, view, Partition(key.route, key.topic, number), mass_lost=lost)
@@ -70,7 +87,7 @@ def mismatch(
     `mass_lost`: workers whose partitions the brake on mass loss keeps with them.
     """
     entry = ideal_entry(snapshot, partition)
-    actual = view.get(partition, {})
+    actual = view.of(partition)
     states = {worker: reported.state for worker, reported in actual.items()}
     owner = entry.worker if entry else None
     ideal = {} if owner is None else {owner: PartitionState.ONLINE}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from ureplicator_common.contents import IdealEntry
-from ureplicator_common.model import Partition, PartitionState, Route, TopicKey, WorkerId
-from ureplicator_controller.core.state.exclusions import exclusion_kind, partition_exclusion
-from ureplicator_controller.core.state.external_view import (
-    ExternalView,
-    ideal_entry,
-    whitelisted_partitions,
-)
+from ureplicator_common.model import PartitionState, Route, WorkerId
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import Tallies
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,55 +51,37 @@ class ValidationCounts:
 
 
 def validation_counts(
-    snapshot: Snapshot, view: ExternalView, route: Route | None = None
+    snapshot: Snapshot, tallies: Tallies, route: Route | None = None
 ) -> ValidationCounts:
     """Count the partitions of one route or of all."""
     states: dict[PartitionState, int] = dict.fromkeys(PartitionState, 0)
+    excluded: dict[str, int] = {}
     ideal: dict[WorkerId, int] = dict.fromkeys(snapshot.sessions, 0)
-    keys: set[TopicKey] = set()
-    error_topics: set[TopicKey] = set()
-    excluded: Counter[str] = Counter()
-    for partition in whitelisted_partitions(snapshot, route):
-        entry = ideal_entry(snapshot, partition)
-        state = _owner_state(view, partition, entry)
-        states[state] += 1
-        keys.add(partition.key)
-        if state is PartitionState.ERROR:
-            error_topics.add(partition.key)
-        if state is PartitionState.OFFLINE and (why := partition_exclusion(snapshot, partition)):
-            excluded[exclusion_kind(why)] += 1
-        if entry and entry.worker is not None:
-            ideal[entry.worker] = ideal.get(entry.worker, 0) + 1
+    held: dict[WorkerId, int] = dict.fromkeys(snapshot.sessions, 0)
+    topics = error_topics = 0
+    for key, tally in tallies.items():
+        if route not in (None, key.route):
+            continue
+        topics += tally.partitions > 0
+        error_topics += tally.states.get(PartitionState.ERROR, 0) > 0
+        _add(states, tally.states)
+        _add(excluded, tally.excluded)
+        _add(ideal, tally.ideal)
+        _add(held, tally.held)
     return ValidationCounts(
-        topics=len(keys),
+        topics=topics,
         topic_partitions=sum(states.values()),
         online=states[PartitionState.ONLINE],
         offline=states[PartitionState.OFFLINE],
         error=states[PartitionState.ERROR],
-        error_topics=len(error_topics),
+        error_topics=error_topics,
         ideal_state=ideal,
-        external_view=_count_view(snapshot, view, route),
+        external_view=held,
         excluded=excluded,
     )
 
 
-def _owner_state(
-    view: ExternalView, partition: Partition, entry: IdealEntry | None
-) -> PartitionState:
-    """State that the ideal owner reports; OFFLINE without such a report."""
-    reported = view.get(partition, {})
-    if entry is None or entry.worker is None or entry.worker not in reported:
-        return PartitionState.OFFLINE
-    return reported[entry.worker].state
-
-
-def _count_view(
-    snapshot: Snapshot, view: ExternalView, route: Route | None
-) -> Mapping[WorkerId, int]:
-    """Number of partitions that each live worker reports."""
-    counts: dict[WorkerId, int] = dict.fromkeys(snapshot.sessions, 0)
-    for partition, reported in view.items():
-        if route in (None, partition.route):
-            for worker in reported:
-                counts[worker] += 1
-    return counts
+def _add(total: dict[K, int], more: Mapping[K, int]) -> None:
+    """As `Counter.update`, several times as fast for a few keys."""
+    for key, number in more.items():
+        total[key] = total.get(key, 0) + number

@@ -10,6 +10,7 @@ from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import BalanceLimits
+from ureplicator_controller.core.state.topic_tallies import topic_tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, ids_of, partition, two_workers
 
@@ -28,7 +29,7 @@ def test_new_topic_is_assigned_at_once_and_evenly() -> None:
     fleet.settle()
     view = external_view(fleet.snapshot())
     assert mismatches(fleet.snapshot(), view) == []
-    assert validation_counts(fleet.snapshot(), view).online == 5
+    assert validation_counts(fleet.snapshot(), topic_tallies(fleet.snapshot(), view)).online == 5
 
 
 def test_idle_fleet_has_no_steps() -> None:

@@ -33,6 +33,7 @@ from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, Stored, parse
+from ureplicator_controller.core.state.topic_tallies import topic_tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.topics.cluster_comparison import compare_with_clusters
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
@@ -150,7 +151,7 @@ def test_online_at_its_owner_is_no_mismatch() -> None:
     snapshot = viewed(PartitionState.ONLINE)
     view = external_view(snapshot)
     assert mismatches(snapshot, view) == []
-    counts = validation_counts(snapshot, view).as_json()
+    counts = validation_counts(snapshot, topic_tallies(snapshot, view)).as_json()
     assert counts == {
         "numTopics": 1,
         "numTopicPartitions": 1,
@@ -172,8 +173,8 @@ def test_error_has_the_workers_reason() -> None:
     (found,) = mismatches(snapshot, view)
     assert (found.reason, found.since_ms) == ("position lost", 77)
     assert (
-        validation_counts(snapshot, view).error,
-        validation_counts(snapshot, view).error_topics,
+        validation_counts(snapshot, topic_tallies(snapshot, view)).error,
+        validation_counts(snapshot, topic_tallies(snapshot, view)).error_topics,
     ) == (1, 1)
 
 
@@ -183,13 +184,14 @@ def test_partition_online_on_another_worker_counts_as_offline() -> None:
     (found,) = mismatches(snapshot, view)
     assert found.reason == "waiting for b to release it"
     assert found.actual == {B: PartitionState.ONLINE}
-    assert validation_counts(snapshot, view).offline == 1
+    assert validation_counts(snapshot, topic_tallies(snapshot, view)).offline == 1
 
 
 def test_current_state_of_a_former_session_is_ignored() -> None:
     snapshot = viewed(PartitionState.ONLINE, session=9)
-    assert external_view(snapshot) == {}
-    (found,) = mismatches(snapshot, {})
+    view = external_view(snapshot)
+    assert view == {}
+    (found,) = mismatches(snapshot, view)
     assert found.reason == "not assigned to worker a yet"
 
 

@@ -1,0 +1,105 @@
+"""Tallies: kept ones are those that would be made anew, and only what changed is made anew."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.contents import Switches
+from ureplicator_common.model import PartitionState, TopicKey
+from ureplicator_controller.core.state.external_view import external_view
+from ureplicator_controller.core.state.mismatches import mismatches, topic_mismatches
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import TopicTallies, topic_tallies
+from ureplicator_controller.core.state.validation_counts import validation_counts
+from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
+
+TOPICS = ("t", "u", "v")
+
+
+def shaken(fleet: ControlFleet, chance: random.Random) -> None:
+    """One thing that happens to a fleet; it may or may not settle afterwards."""
+    topic = chance.choice(TOPICS)
+    match chance.randrange(7):
+        case 0:
+            fleet.topic(topic, chance.randint(1, 4), blacklisted=frozenset({0}))
+        case 1:
+            fleet.topic(
+                topic, chance.randint(1, 4), stopped="" if chance.random() < 0.5 else "gone"
+            )
+        case 2:
+            paused = frozenset({ROUTE}) if chance.random() < 0.5 else frozenset()
+            fleet.switch(Switches(paused_routes=paused))
+        case 3 if len(list(fleet.running())) > 1:
+            fleet.kill(chance.choice(list(fleet.running())))
+        case 4:
+            dead = {"a", "b", "c"} - {str(each.id) for each in fleet.running()}
+            for id in sorted(dead)[:1]:
+                fleet.worker(id)
+        case 5:
+            fleet.wait(60)
+        case _:
+            pass
+    fleet.cycle()
+    for process in list(fleet.running()):
+        if chance.random() < 0.7:
+            process.catch_up()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_kept_tallies_are_those_of_the_present_state(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
+    fleet = ControlFleet()
+    fleet.worker("a")
+    fleet.worker("b")
+    kept, before = TopicTallies(), None
+    for _ in range(60):
+        shaken(fleet, chance)
+        seen = fleet.snapshot()
+        view = external_view(seen, before)
+        before = seen, view
+        assert kept.of(seen, view) == topic_tallies(seen, external_view(seen))
+        _agree(seen)
+
+
+def _agree(seen: Snapshot) -> None:
+    """Counts and mismatches say the same as each partition by itself."""
+    view = external_view(seen)
+    each = [found for key in sorted(seen.topics) for found in topic_mismatches(seen, view, key)]
+    found = [m for m in mismatches(seen, view) if m.partition.key in seen.topics]
+    assert sorted(found, key=lambda m: m.partition) == each
+    counts = validation_counts(seen, topic_tallies(seen, view))
+    assert counts.topic_partitions == sum(t.value.partitions for t in seen.topics.values())
+    online = [
+        partition
+        for partition, reported in view.partitions()
+        for worker, entry in reported.items()
+        if entry.state is PartitionState.ONLINE
+        and (stored := seen.ideal.get(partition.key)) is not None
+        and (ideal := stored.value.entries.get(partition.number)) is not None
+        and ideal.worker == worker
+        and partition.key in seen.topics
+        and partition.number < seen.topics[partition.key].value.partitions
+    ]
+    assert counts.online == len(online)
+    assert sum(counts.external_view.values()) == sum(len(held) for held in view.values())
+
+
+def test_only_topics_that_changed_are_tallied_again() -> None:
+    fleet = ControlFleet()
+    fleet.worker("a")
+    for topic in TOPICS:
+        fleet.topic(topic, 2)
+    fleet.settle()
+    kept, seen = TopicTallies(), fleet.snapshot()
+    view = external_view(seen)
+    first = kept.of(seen, view)
+    key = TopicKey(ROUTE, "u")
+    ideal = {**seen.ideal, key: replace(seen.ideal[key], version=9)}
+    later = replace(seen, ideal=ideal)
+    again = kept.of(later, external_view(later, (seen, view)))
+    assert [each for each in first if again[each] is not first[each]] == [key]
+    paused = replace(later, switches=Switches(paused_routes=frozenset({ROUTE})))
+    assert all(kept.of(paused, view)[each] is not first[each] for each in first)
