@@ -53,10 +53,11 @@ def status(url: str, as_json: bool, interval_s: float | None, count: int) -> Non
     if as_json:
         print_json(ready | switches | routes | validation | audits)
         return
+    controllers = request("GET", url, "/controllers")["controllers"]
     shown = request("GET", url, "/instances")["workers"]
     workers = [worker_name(name, shown.get(name)) for name in validation["IdealState"]]
     click.echo(f"leader      {ready['leader'] or 'none'}")
-    click.echo(f"controllers {', '.join(ready['controllers']) or 'none'}")
+    click.echo(f"controllers {', '.join(_controllers(controllers)) or 'none'}")
     click.echo(f"workers     {', '.join(workers) or 'none'}")
     click.echo(f"switches    {switch_states(**switches)}")
     for condition in validation["conditions"]:
@@ -81,6 +82,12 @@ def status(url: str, as_json: bool, interval_s: float | None, count: int) -> Non
         print_table("left alone, since a step cannot be written", ("what", "reason"), rows)
     if validation["mismatches"]:
         _print_mismatches(validation["mismatches"])
+
+
+def _controllers(controllers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, each in controllers.items():
+        address = f"{each['host']}:{each['port']}, metrics {each['metricsPort']}"
+        yield f"{name} ({address})" if each["host"] else name
 
 
 def _syncs(routes: Mapping[str, Any]) -> Iterator[str]:
@@ -111,6 +118,7 @@ def _excluded(validation: Mapping[str, Any]) -> str:
 def _print_mismatches(mismatches: list[Mapping[str, Any]]) -> None:
     rows = [
         (
+            each["route"],
             f"{each['topic']}/{each['partition']}",
             owners(each["ideal"]),
             owners(each["actual"]),
@@ -118,4 +126,4 @@ def _print_mismatches(mismatches: list[Mapping[str, Any]]) -> None:
         )
         for each in mismatches
     ]
-    print_table("mismatches", ("partition", "ideal", "actual", "reason"), rows)
+    print_table("mismatches", ("route", "partition", "ideal", "actual", "reason"), rows)

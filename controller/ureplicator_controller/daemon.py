@@ -186,7 +186,7 @@ class Controller:
     def _live(self, listener: socket.socket, metrics_port: int) -> LiveController:
         return LiveController(
             id=self._id,
-            host=self._settings.controller.host,
+            host=self._settings.controller.address,
             port=listener.getsockname()[1],
             metrics_port=metrics_port,
             pid=os.getpid(),

@@ -46,6 +46,7 @@ def rebalance(dry_run: bool, confirms: bool, plan: str, url: str, as_json: bool)
 def _print_moves(moves: list[Mapping[str, Any]]) -> None:
     rows = [
         (
+            each["route"],
             f"{each['topic']}/{each['partition']}",
             each["from"] or "",
             each["to"] or "",
@@ -53,7 +54,7 @@ def _print_moves(moves: list[Mapping[str, Any]]) -> None:
         )
         for each in moves
     ]
-    print_table("moves", ("partition", "from", "to", "reason"), rows)
+    print_table("moves", ("route", "partition", "from", "to", "reason"), rows)
 
 
 @click.group()

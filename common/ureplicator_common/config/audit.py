@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ureplicator_common.config.properties import PropertyText, masked
-from ureplicator_common.config.roles import Port, Positive
+from ureplicator_common.config.roles import HOST, Port, Positive
 from ureplicator_common.config.section import Section
 
 BytesPerS = Annotated[int, Field(ge=10_000)]
@@ -22,6 +22,9 @@ class AuditSettings(Section):
     day."""
     host: str = "127.0.0.1"
     """Address of an auditor's `/status`, `/metrics`, `/health` and `/ready`."""
+    advertise: str = Field(default="", pattern=rf"{HOST}|^$")
+    """Host name or address under which others reach the auditor: in its live node. Default: that of
+    `host`."""
     port: Port = 0
     """Port of these pages; 0: any free port, published in the auditor's live node."""
     bytes_per_s: BytesPerS = 50_000_000

@@ -18,7 +18,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=63)]
 """A word by which routes ask for workers, in the form of a label's value in Kubernetes."""
 MAX_TAGS = 16
-_HOST = r"^[^\s:/,\[\]]+$"
+HOST = r"^[^\s:/,\[\]]+$"
 """A host name or an IPv4 address."""
 
 
@@ -27,6 +27,9 @@ class ControllerSettings(Section):
 
     host: str = "127.0.0.1"
     """Address that REST listens on. Another than of this machine needs `controller.access`."""
+    advertise: str = Field(default="", pattern=rf"{HOST}|^$")
+    """Host name or address under which others reach the controller: in its live node and in `/controllers`.
+    Default: that of `host`."""
     access: AccessSettings = AccessSettings()
     tls: TlsSettings = TlsSettings()
     allowed_hosts: tuple[str, ...] = ()
@@ -63,6 +66,11 @@ class ControllerSettings(Section):
     enough are back or operators confirm the loss. Default 0.5: of two workers, one may be lost. 1: no
     brake."""
 
+    @property
+    def address(self) -> str:
+        """The address that others are given."""
+        return self.advertise or self.host
+
     @model_validator(mode="after")
     def _access_fits(self) -> ControllerSettings:
         if self.access.mode == "loopback" and not is_loopback(self.host):
@@ -90,10 +98,10 @@ class WorkerSettings(Section):
     zone: Annotated[str, Field(max_length=63)] = ""
     """Zone of failure that the worker is in. The partitions of a topic are spread over zones, and there over
     workers. Default: unknown."""
-    bind: str = Field(default="127.0.0.1", pattern=_HOST)
+    bind: str = Field(default="127.0.0.1", pattern=HOST)
     """Address that the worker listens on: its pages, and with a Spark cluster the lifeline of its copiers
     and Spark's driver. Default: this machine only."""
-    advertise: str = Field(default="", pattern=rf"{_HOST}|^$")
+    advertise: str = Field(default="", pattern=rf"{HOST}|^$")
     """Host name or address under which others reach the worker: in its live node, and for its executors.
     Default: that of `bind`."""
     port: Port = 0

@@ -35,6 +35,9 @@ NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 Container = Mapping[str, Any]
 
 
+ROLES = ("CONTROLLER", "WORKER", "AUDIT")
+
+
 class Pod:
     """One container, started with its command; `ports` by the names of the manifest."""
 
@@ -52,7 +55,8 @@ class Pod:
         """As the manifest has it; what comes from the pod's own fields, and its ports, are set here."""
         role = str(self._container["name"]).upper()
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        own = {"POD_NAME": self._name, "UREPLICATOR_WORKER__ADVERTISE": "127.0.0.1", "PATH": path}
+        own = {"POD_NAME": self._name, "PATH": path}
+        own |= {f"UREPLICATOR_{role}__ADVERTISE": "127.0.0.1" for role in ROLES}
         shown = {each["name"]: each["value"] for each in self._container["env"] if "value" in each}
         ports = {f"UREPLICATOR_{role}__PORT": str(self.ports["http"].port)}
         if "metrics" in self.ports:

@@ -1,4 +1,4 @@
-"""`/health`, `/ready`, `/metrics`: liveness, readiness and Prometheus metrics.
+"""`/health`, `/ready`, `/controllers`, `/metrics`: liveness, readiness, addresses and Prometheus metrics.
 
 `/health` is whether this process responds at all: a restart would repair it if not, so an unavailable
 ZooKeeper or broker does not count. `/ready` is whether it can serve requests now. `/metrics` is served
@@ -7,13 +7,15 @@ also while ZooKeeper is unavailable, and shows that, since that is when metrics 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from http import HTTPMethod, HTTPStatus
 from typing import Any
 
 from flask import Flask, Response, request
 from flask_openapi3 import APIBlueprint
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import Counter as CounterMetric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -21,9 +23,11 @@ from prometheus_client.registry import Collector
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.errors import OperatingError
+from ureplicator_common.model import Route, WorkerId
 from ureplicator_controller.api.access.roles import anyone, viewer
 from ureplicator_controller.api.http.load import asks_kafka
-from ureplicator_controller.api.http.models.health import Health, Readiness
+from ureplicator_controller.api.http.models.health import ControllerList, Health, Readiness
+from ureplicator_controller.api.http.models.requests import Query
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.services.clusters import (
@@ -34,8 +38,7 @@ from ureplicator_controller.api.services.clusters import (
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare
 from ureplicator_controller.core.balance.pools import route_workers
-from ureplicator_controller.core.state.topic_tallies import Tallies
-from ureplicator_controller.core.state.validation_counts import validation_counts
+from ureplicator_controller.core.state.validation_counts import ValidationCounts, counts_by_route
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS = {"text/plain": {"schema": {"type": "string"}}}
@@ -62,6 +65,25 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
         controllers = sorted(fleet_state.controllers)
         return {"status": "ready", "id": id, "leader": leader, "controllers": controllers}
 
+    @api.get("/controllers", responses=responses(ControllerList))
+    @viewer
+    def list_controllers(query: Query) -> JsonResult:
+        """Live controllers, with the addresses that others reach them under."""
+        fleet_state = fleet.current()
+        leader = fleet_state.leader.id if fleet_state.leader else None
+        return {
+            "controllers": {
+                name: {
+                    "leads": name == leader,
+                    "host": each.host,
+                    "port": each.port,
+                    "metricsPort": each.metrics_port,
+                    "version": each.version,
+                }
+                for name, each in sorted(fleet_state.controllers.items())
+            }
+        }
+
     @api.get("/metrics", responses={HTTPStatus.OK: {"content": _METRICS}}, validate_response=False)
     @viewer
     @asks_kafka
@@ -75,7 +97,7 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
 def count_requests(app: Flask, registry: CollectorRegistry) -> None:
     """Count requests by rule, not by path, and unknown methods as one: a counter for each topic, or for
     each path and method that a scanner tries, would grow without bound."""
-    requests = Counter(
+    requests = CounterMetric(
         "ureplicator_http_requests",
         "HTTP requests by method, rule and status.",
         ["method", "path", "status"],
@@ -113,7 +135,10 @@ class FleetMetrics(Collector):
             yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 0)
             return
         yield _gauge("zookeeper_connected", "Whether ZooKeeper responds.", 1)
-        yield from _fleet_metrics(fleet_state, self._fleet.tallies(fleet_state))
+        yield from _fleet_metrics(fleet_state)
+        tallies = self._fleet.tallies(fleet_state)
+        routes = [config.route for config in self._settings.routes]
+        yield from _count_metrics(counts_by_route(fleet_state.snapshot, tallies, routes))
         yield self._paused_metrics(fleet_state)
         yield from self._worker_metrics(fleet_state)
         yield _limit_metrics(fleet_state)
@@ -173,38 +198,50 @@ class FleetMetrics(Collector):
         )
 
 
-def _fleet_metrics(fleet_state: FleetState, tallies: Tallies) -> Iterable[Metric]:
-    counts = validation_counts(fleet_state.snapshot, tallies)
+def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
+    snapshot = fleet_state.snapshot
     yield _gauge(
         "leader_present", "Whether a controller leads.", int(fleet_state.leader is not None)
     )
     yield _gauge("controllers", "Live controllers.", len(fleet_state.controllers))
-    yield _gauge("live_workers", "Live workers.", len(fleet_state.snapshot.sessions))
-    yield _gauge("topics", "Whitelisted topics.", counts.topics)
-    yield _gauge("error_topics", "Topics with a partition in error.", counts.error_topics)
+    yield _gauge("live_workers", "Live workers.", len(snapshot.sessions))
     yield _gauge(
         "unreadable_nodes",
         "Nodes in ZooKeeper that cannot be decoded.",
-        len(fleet_state.snapshot.unreadable_nodes),
+        len(snapshot.unreadable_nodes),
     )
-    states = {"online": counts.online, "offline": counts.offline, "error": counts.error}
-    yield _family("partitions", "Whitelisted partitions by their owner's state.", "state", states)
-    total = sum(len(each.differing) for each in tallies.values())
-    yield _gauge(
-        "mismatches", "Partitions whose external view differs from the ideal state.", total
+
+
+def _count_metrics(counts: Mapping[Route, ValidationCounts]) -> Iterable[Metric]:
+    """What is whitelisted, by route, and what each worker should and does hold."""
+    for name, help, field in (
+        ("topics", "Whitelisted topics.", "topics"),
+        ("error_topics", "Topics with a partition in error.", "error_topics"),
+        (
+            "mismatches",
+            "Partitions whose external view differs from the ideal state.",
+            "differing",
+        ),
+    ):
+        found = {route: getattr(each, field) for route, each in counts.items()}
+        yield _family(name, help, "route", found)
+    partitions = GaugeMetricFamily(
+        "ureplicator_partitions",
+        "Whitelisted partitions by their owner's state.",
+        labels=["route", "state"],
     )
-    yield _family(
-        "worker_ideal_partitions",
-        "Partitions in the ideal state of the worker.",
-        "worker",
-        dict(counts.ideal_state),
-    )
-    yield _family(
-        "worker_external_partitions",
-        "Partitions that the worker reports to hold.",
-        "worker",
-        dict(counts.external_view),
-    )
+    for route, each in counts.items():
+        for state in ("online", "offline", "error"):
+            partitions.add_metric([str(route), state], getattr(each, state))
+    yield partitions
+    for name, help, held in (
+        ("worker_ideal_partitions", "in the ideal state of the worker", "ideal_state"),
+        ("worker_external_partitions", "that the worker reports to hold", "external_view"),
+    ):
+        total: Counter[WorkerId] = Counter()
+        for each in counts.values():
+            total.update(getattr(each, held))
+        yield _family(name, f"Partitions {help}.", "worker", total)
 
 
 def _limit_metrics(fleet_state: FleetState) -> Metric:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ureplicator_common.model import PartitionState, Route, WorkerId
+from ureplicator_common.model import PartitionState, Route, TopicKey, WorkerId
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.core.state.topic_tallies import Tallies
+from ureplicator_controller.core.state.topic_tallies import Tallies, TopicTally
 
 K = TypeVar("K")
 
@@ -32,6 +32,8 @@ class ValidationCounts:
     ideal_state: Mapping[WorkerId, int]
     external_view: Mapping[WorkerId, int]
     excluded: Mapping[str, int]
+    differing: int
+    """Mismatches, also of partitions that are not whitelisted."""
 
     def as_json(self) -> dict[str, object]:
         """uReplicator's field names, and three more for partitions that it counted as offline."""
@@ -58,11 +60,12 @@ def validation_counts(
     excluded: dict[str, int] = {}
     ideal: dict[WorkerId, int] = dict.fromkeys(snapshot.sessions, 0)
     held: dict[WorkerId, int] = dict.fromkeys(snapshot.sessions, 0)
-    topics = error_topics = 0
+    topics = error_topics = differing = 0
     for key, tally in tallies.items():
         if route not in (None, key.route):
             continue
         topics += tally.partitions > 0
+        differing += len(tally.differing)
         error_topics += tally.states.get(PartitionState.ERROR, 0) > 0
         _add(states, tally.states)
         _add(excluded, tally.excluded)
@@ -78,7 +81,18 @@ def validation_counts(
         ideal_state=ideal,
         external_view=held,
         excluded=excluded,
+        differing=differing,
     )
+
+
+def counts_by_route(
+    snapshot: Snapshot, tallies: Tallies, routes: Iterable[Route]
+) -> dict[Route, ValidationCounts]:
+    """Counts of these routes, and of all others that have topics."""
+    divided: dict[Route, dict[TopicKey, TopicTally]] = {route: {} for route in routes}
+    for key, tally in tallies.items():
+        divided.setdefault(key.route, {})[key] = tally
+    return {route: validation_counts(snapshot, of_route) for route, of_route in divided.items()}
 
 
 def _add(total: dict[K, int], more: Mapping[K, int]) -> None:

@@ -198,9 +198,11 @@ resources: {{- toYaml . | nindent 2 }}
 env:
   - name: POD_NAME
     valueFrom: {fieldRef: {fieldPath: metadata.name}}
-  # Every process checks the whole file, so the controllers need a worker's address, too.
-  - name: UREPLICATOR_WORKER__ADVERTISE
+  # Every process checks the whole file, so each needs the addresses of all roles.
+  {{- range list "CONTROLLER" "WORKER" "AUDIT" }}
+  - name: UREPLICATOR_{{ . }}__ADVERTISE
     valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  {{- end }}
   - {name: HOME, value: /tmp}
   {{- with .env }}
   {{- toYaml . | nindent 2 }}

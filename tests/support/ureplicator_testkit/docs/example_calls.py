@@ -104,6 +104,7 @@ CALLS = (
     ExampleCall("GET", "/export"),
     ExampleCall("GET", "/health"),
     ExampleCall("GET", "/ready"),
+    ExampleCall("GET", "/controllers"),
     ExampleCall("GET", "/metrics"),
     ExampleCall("GET", "/admin/autobalancing_status"),
     ExampleCall("GET", "/admin/freeze"),
