@@ -30,9 +30,10 @@ from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.kafka.principals.requests import KafkaPrincipalReader
 from ureplicator_common.logging_setup import set_up
-from ureplicator_controller.api.app import Dependencies, create_app
+from ureplicator_controller.api.app import TIMELINE, Dependencies, create_app
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
 from ureplicator_controller.engines.groups.clusters import open_route
+from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ LAG_TIMEOUT_S = 4.0
 """Of one request of a lag collection: no call waits for it, and it covers thousands of partitions."""
 FIRST_CONNECT_TIMEOUT_S = 2.0
 STOP_TIMEOUT_S = 5.0
+FIRST_SAMPLE_S = 3.0
+"""Of the timeline, after the start."""
 
 
 def application() -> Flask:
@@ -53,7 +56,14 @@ def application() -> Flask:
     if config.pipe_fd >= 0:
         watch_daemon(config.pipe_fd, ended=partial(end_gunicorn, os.getppid()))
     settings = load_settings(config.config, environ=os.environ, overrides=config.overrides)
-    return create_app(dependencies(settings, id=config.id))
+    app = create_app(dependencies(settings, id=config.id))
+    sampler = PeriodicThread(
+        app.extensions[TIMELINE].run_once,
+        name="timeline",
+        first_after_s=min(FIRST_SAMPLE_S, settings.controller.timeline.interval_s),
+    )
+    sampler.start()
+    return app
 
 
 def dependencies(settings: Settings, *, id: str) -> Dependencies:

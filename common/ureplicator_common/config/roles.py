@@ -22,6 +22,16 @@ HOST = r"^[^\s:/,\[\]]+$"
 """A host name or an IPv4 address."""
 
 
+class TimelineSettings(Section):
+    """Figures and events of the last day, which each controller keeps for the dashboard."""
+
+    folder: str = ""
+    """Folder for the file of SQLite, `<fleet>-<id>.sqlite`; empty: in memory, until the controller ends."""
+    interval_s: Annotated[float, Field(ge=1, le=3_600)] = 15.0
+    """Seconds between two samples. For each the lag is read from the clusters, unless a request did just
+    now."""
+
+
 class ControllerSettings(Section):
     """REST and the delays and limits of the leader's plan."""
 
@@ -32,6 +42,7 @@ class ControllerSettings(Section):
     Default: that of `host`."""
     access: AccessSettings = AccessSettings()
     tls: TlsSettings = TlsSettings()
+    timeline: TimelineSettings = TimelineSettings()
     allowed_hosts: tuple[str, ...] = ()
     """Public names under which clients reach REST, as in `["ureplicator.example.com"]`. Addresses, names
     without a dot and those of Kubernetes always count; any other is refused, since a page of the Web may

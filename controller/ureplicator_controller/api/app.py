@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -66,6 +67,9 @@ from ureplicator_controller.api.services.node_editor import NodeEditor
 from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.api.serving.request_end import MAX_BODY_BYTES
 from ureplicator_controller.api.tasks import calls as tasks
+from ureplicator_controller.api.timeline import calls as timeline
+from ureplicator_controller.api.timeline.sampler import TimelineSampler
+from ureplicator_controller.api.timeline.store import TimelineStore, TimelineUnavailable
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_controller.engines.groups.survey import RouteClusters
 
@@ -78,6 +82,8 @@ SCRAPE_TIMEOUT_S = 0.1
 next one the rest. Prometheus has a time limit, and metrics are needed most while clusters are away."""
 LAG_CACHE = "lag_cache"
 """Key of the lag cache in `Flask.extensions`: close it to end an application before its process."""
+TIMELINE = "timeline"
+"""Key of the timeline's sampler in `Flask.extensions`; a thread is to run it."""
 
 
 def _new_id() -> str:
@@ -146,6 +152,7 @@ def create_app(needs: Dependencies) -> Flask:
     registry.register(
         AuditMetrics(settings=settings, fleet=fleet, standings=standings, timeout_s=timeout_s)
     )
+    app.register_api(_timeline(needs, app, fleet, lag_cache))
     for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry):
         app.register_api(blueprint)
     position_service = _position_service(needs, fleet, services, ids)
@@ -252,6 +259,28 @@ def _audits(
     return audits.blueprint(
         settings=needs.settings, fleet=fleet, audits=service, standings=standings
     )
+
+
+def _timeline(
+    needs: Dependencies, app: Flask, fleet: FleetCache, lag_cache: LagCache
+) -> APIBlueprint:
+    settings, store = needs.settings, _timeline_store(needs)
+    app.extensions[TIMELINE] = TimelineSampler(
+        settings=settings, fleet=fleet, lag_cache=lag_cache, store=store, clock=needs.clock
+    )
+    return timeline.blueprint(settings=settings, store=store, clock=needs.clock)
+
+
+def _timeline_store(needs: Dependencies) -> TimelineStore:
+    """In memory where the configured file cannot be had: REST must not depend on it."""
+    folder = needs.settings.controller.timeline.folder
+    if not folder:
+        return TimelineStore()
+    try:
+        return TimelineStore(str(Path(folder) / f"{needs.settings.fleet}-{needs.id}.sqlite"))
+    except TimelineUnavailable as error:
+        log.error("the timeline is kept in memory: %s", error)
+        return TimelineStore()
 
 
 def _lag_cache(needs: Dependencies, fleet: FleetCache) -> LagCache:

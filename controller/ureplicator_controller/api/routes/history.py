@@ -8,14 +8,13 @@ the id of the request that caused it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import PastEvent
-from ureplicator_common.model import EventKind, Route
+from ureplicator_common.model import Route
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.models.history import EventList
 from ureplicator_controller.api.http.models.requests import HistoryQuery, chosen_routes
@@ -23,8 +22,8 @@ from ureplicator_controller.api.http.models.responses import JsonResult, respons
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.request_ids import is_of
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.core.reporting.authorship import by_of, id_of
 from ureplicator_controller.core.reporting.event_history import past_events
+from ureplicator_controller.core.reporting.shown_events import shown_event
 
 _FILTERS: Mapping[str, Callable[[PastEvent, Any], bool]] = {
     "topic": lambda past, name: past.partition is not None and past.partition.topic == name,
@@ -58,36 +57,10 @@ def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
             key=lambda past: past.number,
             reverse=True,
         )
-        return {"history": [_shown(past) for past in found[: query.limit]]}
+        return {"history": [shown_event(past) for past in found[: query.limit]]}
 
     return api
 
 
 def _is_on(past: PastEvent, routes: set[Route]) -> bool:
     return past.partition is not None and past.partition.route in routes
-
-
-def _shown(past: PastEvent) -> dict[str, object]:
-    moved = past.partition
-    time = datetime.fromtimestamp(past.wall_ms / 1_000, UTC).isoformat(timespec="milliseconds")
-    shown = {
-        "number": past.number,
-        "time": time,
-        "kind": past.kind,
-        "event": past.id,
-        "reason": past.reason,
-        "request": id_of(past.request),
-        "by": by_of(past.request),
-    }
-    if moved is None:
-        return {**shown, "worker": past.worker}
-    shown |= {
-        "route": str(moved.route),
-        "topic": moved.topic,
-        "partition": moved.number,
-        "ownerEpoch": past.owner_epoch,
-    }
-    if past.kind is EventKind.GAP:
-        offsets = {"firstOffset": past.first_offset, "nextOffset": past.next_offset}
-        return {**shown, "worker": past.worker, **offsets}
-    return {**shown, "from": past.source, "to": past.target, "tookMs": past.took_ms}

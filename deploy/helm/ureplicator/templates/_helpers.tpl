@@ -48,7 +48,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* The configuration with what the chart owns: addresses, ports, and the properties of its Spark master. */}}
 {{- define "ureplicator.config" -}}
 {{- $config := deepCopy .Values.config -}}
-{{- $_ := set $config "controller" (merge (dict "host" "0.0.0.0" "port" 9000 "metrics_port" 9100) (default dict $config.controller)) -}}
+{{- $_ := set $config "controller" (merge (dict "host" "0.0.0.0" "port" 9000 "metrics_port" 9100) (default dict $config.controller) (dict "timeline" (dict "folder" "/tmp/timeline"))) -}}
 {{- $access := dict "mode" .Values.access.mode -}}
 {{- if eq .Values.access.mode "tokens" -}}
 {{- $_ := set $access "operator_tokens_file" "/etc/ureplicator/access/operator-tokens" -}}

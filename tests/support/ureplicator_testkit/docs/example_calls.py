@@ -99,6 +99,7 @@ CALLS = (
     ExampleCall("GET", "/noprogress"),
     ExampleCall("GET", "/admin/workloadinfo"),
     ExampleCall("GET", "/history", "/history?limit=2"),
+    ExampleCall("GET", "/timeline", "/timeline?minutes=60&steps=60"),
     ExampleCall("GET", "/tasks"),
     ExampleCall("GET", "/tasks/{task}", "/tasks/rack-7"),
     ExampleCall("GET", "/export"),

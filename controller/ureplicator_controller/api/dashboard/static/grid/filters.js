@@ -12,13 +12,6 @@ export function fromAddress(search) {
   };
 }
 
-export function toAddress(filter) {
-  const given = new URLSearchParams();
-  for (const [name, value] of Object.entries(filter)) if (value) given.set(name, String(value));
-  const text = given.toString();
-  return text ? `?${text}` : "";
-}
-
 // Indices of the tiles that a filter lets through, in order.
 export function shownTiles(overview, filter) {
   const { tiles, topics, workers, states } = overview;

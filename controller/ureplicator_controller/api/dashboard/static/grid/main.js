@@ -1,13 +1,15 @@
 // The grid: external view against the ideal state, and a sentence on each route.
+import { keep } from "./address.js";
 import { actionButton, rebalanceMoves, tileActions } from "./actions.js";
 import { draw } from "./canvas.js";
 import { byId, element } from "./elements.js";
-import { fromAddress, shownTiles, toAddress } from "./filters.js";
+import { fromAddress, shownTiles } from "./filters.js";
 import { startHistory } from "./history.js";
 import { layout, moved, tileAt } from "./layout.js";
 import { showMoves } from "./moves.js";
 import { follow, tileOf } from "./overview.js";
 import { tableOf } from "./table.js";
+import { startTimeline } from "./timeline.js";
 import { startTopics } from "./topics.js";
 import { duration, since } from "./times.js";
 
@@ -147,7 +149,7 @@ function onKey(event) {
 
 function setFilter(change) {
   page.filter = { ...page.filter, ...change };
-  window.history.replaceState(null, "", `${window.location.pathname}${toAddress(page.filter)}`);
+  keep(page.filter);
   showFilter();
   redraw();
 }
@@ -242,5 +244,6 @@ window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", red
 setInterval(showAge, 500);
 showFilter();
 startHistory();
+startTimeline();
 startTopics();
 follow({ changed, failed, alive });

@@ -1,0 +1,14 @@
+// The page's address holds what is shown, so that a view can be sent to a colleague.
+
+export const given = () => new URLSearchParams(window.location.search);
+
+// Set these names in the address, drop those without a value, and leave all others.
+export function keep(values) {
+  const search = given();
+  for (const [name, value] of Object.entries(values)) {
+    if (value) search.set(name, String(value));
+    else search.delete(name);
+  }
+  const text = search.toString();
+  window.history.replaceState(null, "", text ? `?${text}` : window.location.pathname);
+}

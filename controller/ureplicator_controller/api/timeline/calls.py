@@ -1,0 +1,70 @@
+"""`/timeline`: lag, throughput, mismatches and errors of each route over time, with the events between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from flask_openapi3 import APIBlueprint
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.config.settings import Settings
+from ureplicator_controller.api.access.roles import viewer
+from ureplicator_controller.api.http.models.requests import chosen_routes
+from ureplicator_controller.api.http.models.responses import JsonResult, responses
+from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.timeline.models import Timeline, TimelineQuery
+from ureplicator_controller.api.timeline.store import TimelineStore
+from ureplicator_controller.core.reporting.route_figures import RouteFigures
+
+MAX_EVENTS = 500
+
+
+def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIBlueprint:
+    api = group("timeline", __name__)
+
+    @api.get("/timeline", responses=responses(Timeline, 404))
+    @viewer
+    def show_timeline(query: TimelineQuery) -> JsonResult:
+        """Figures and events of the last day at most, as this controller has seen them."""
+        end_ms = clock.wall_ms() + 1
+        if query.at is not None:
+            end_ms = round(datetime.fromisoformat(query.at).timestamp() * 1_000)
+        span_ms = query.minutes * 60_000
+        step_ms = max(1_000, span_ms // query.steps)
+        begin_ms = (end_ms - span_ms) // step_ms * step_ms  # the same steps in each look
+        chosen = {config.route for config in chosen_routes(settings, query)}
+        every = len(chosen) == len(settings.routes)
+        found = store.steps(from_ms=begin_ms, until_ms=end_ms, step_ms=step_ms)
+        events = store.events(from_ms=begin_ms, until_ms=end_ms, limit=MAX_EVENTS)
+        names = {str(route) for route in chosen}
+        return {
+            "begin": begin_ms,
+            "end": end_ms,
+            "stepMs": step_ms,
+            "keptSince": store.first_ms(),
+            "routes": _series(each for each in found if every or each.route in chosen),
+            "events": [each for each in events if every or each.get("route", "") in names],
+        }
+
+    return api
+
+
+def _series(found: Iterable[RouteFigures]) -> dict[str, dict[str, list[Any]]]:
+    """Route -> name of a figure -> its values by time."""
+    series: dict[str, dict[str, list[Any]]] = {}
+    for each in found:
+        values = {
+            "at": each.at_ms,
+            "lagRecords": each.lag_records,
+            "lagSeconds": each.lag_s,
+            "bytesPerSecond": round(each.bytes_per_s, 1),
+            "recordsPerSecond": round(each.records_per_s, 1),
+            "mismatches": each.mismatches,
+            "errors": each.errors,
+        }
+        of_route = series.setdefault(str(each.route), {name: [] for name in values})
+        for name, value in values.items():
+            of_route[name].append(value)
+    return series

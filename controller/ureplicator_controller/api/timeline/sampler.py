@@ -1,0 +1,87 @@
+"""Sampler: figures of all routes every few seconds, and the events since, into the store.
+
+It sees the fleet as REST does. While ZooKeeper is unavailable there is a gap in the figures; events of that
+time follow with the history. The lag is the one that requests share (`lag_collection.cache`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from ureplicator_common.clock import Clock
+from ureplicator_common.config.settings import Settings
+from ureplicator_common.contents import PastEvent
+from ureplicator_common.errors import OperatingError
+from ureplicator_controller.api.lag_collection.cache import LagCache
+from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.timeline.store import KEPT_S, Event, TimelineStore
+from ureplicator_controller.core.reporting.event_history import past_events
+from ureplicator_controller.core.reporting.route_figures import route_figures
+from ureplicator_controller.core.reporting.shown_events import shown_event
+
+LAG_TIMEOUT_S = 1.0
+MIN_REST = 20.0
+"""Rest after a sample, in times of what it took: in a fleet of 100,000 partitions that is seconds."""
+
+log = logging.getLogger(__name__)
+
+
+class TimelineSampler:
+    """Used by one thread."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        fleet: FleetCache,
+        lag_cache: LagCache,
+        store: TimelineStore,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._lag_cache = lag_cache
+        self._store = store
+        self._clock = clock
+        self._kept: dict[int, PastEvent] = {}
+        """Events by number, as they were written."""
+        self._failure = ""
+
+    def run_once(self) -> float:
+        """Sample; returns the seconds until the next time. A failure is logged once, until it is another."""
+        began_s = self._clock.monotonic_s()
+        try:
+            self.sample()
+            failure = ""
+        except OperatingError as error:
+            failure = str(error)
+        except Exception:
+            log.exception("no figures for the timeline")
+            failure = "see the log"
+        if failure and failure != self._failure:
+            log.warning("no figures for the timeline: %s", failure)
+        self._failure = failure
+        took_s = self._clock.monotonic_s() - began_s
+        return max(self._settings.controller.timeline.interval_s, MIN_REST * took_s)
+
+    def sample(self) -> None:
+        """Write the figures of now. Raises OperatingError."""
+        fleet_state, at_ms = self._fleet.current(), self._clock.wall_ms()
+        report = self._lag_cache.report(timeout_s=LAG_TIMEOUT_S)
+        figures = route_figures(
+            fleet_state.snapshot,
+            self._fleet.tallies(fleet_state),
+            report.topics if report else {},
+            [config.route for config in self._settings.routes],
+            at_ms=at_ms,
+        )
+        found = {past.number: past for past in past_events(fleet_state.snapshot.history)}
+        self._store.add(figures, list(self._changed(found)))
+        self._kept = found
+        self._store.forget(before_ms=at_ms - round(KEPT_S * 1_000))
+
+    def _changed(self, found: dict[int, PastEvent]) -> Iterator[Event]:
+        for number, past in sorted(found.items()):
+            if self._kept.get(number) != past:
+                yield Event(past.wall_ms, number, shown_event(past))

@@ -1,0 +1,172 @@
+"""Store of the timeline: SQLite, in a file or in memory, bounded by time.
+
+    figures   route, at_ms -> figures of the route                  5,760 a route and day, at one each 15 s
+    events    at_ms, number -> the event as JSON, as /history shows it
+
+A day is `KEPT_S`. The figures are aggregated by SQLite into as many steps as a page has room for: of lags,
+mismatches and errors the worst of each step, of rates the mean.
+
+A file that SQLite cannot read is moved aside: the figures of one day are not worth a controller that does not
+start. Each controller has a file of its own; what another controller saw is in the other one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.model import Route
+from ureplicator_controller.core.reporting.route_figures import RouteFigures
+
+KEPT_S = 24 * 3_600.0
+MAX_EVENTS = 20_000
+"""Of the events of a day the last ones are kept: about 10 MB."""
+IN_MEMORY = ":memory:"
+
+log = logging.getLogger(__name__)
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS figures (
+    route TEXT, at_ms INTEGER, lag_records INTEGER, lag_s REAL, bytes_per_s REAL, records_per_s REAL,
+    mismatches INTEGER, errors INTEGER, PRIMARY KEY (route, at_ms)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (
+    at_ms INTEGER, number INTEGER, shown TEXT, PRIMARY KEY (at_ms, number)) WITHOUT ROWID;
+"""
+_STEPS = """
+SELECT route, (at_ms - ?1) / ?3 AS step, MAX(lag_records), MAX(lag_s), AVG(bytes_per_s), AVG(records_per_s),
+    MAX(mismatches), MAX(errors)
+FROM figures WHERE at_ms >= ?1 AND at_ms < ?2 GROUP BY route, step ORDER BY route, step
+"""
+
+
+class TimelineUnavailable(OperatingError):
+    """The store cannot be read or written: its disk is full, for example."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`shown`: as `/history` shows it."""
+
+    at_ms: int
+    number: int
+    shown: Mapping[str, object]
+
+
+class TimelineStore:
+    """Shared by threads. Every call may raise TimelineUnavailable."""
+
+    def __init__(self, path: str = IN_MEMORY) -> None:
+        self._lock = threading.Lock()
+        self._database = _open(path)
+
+    def add(self, figures: Sequence[RouteFigures], events: Sequence[Event]) -> None:
+        """Add figures, and events that are new or have changed."""
+        rows = [
+            (
+                str(each.route),
+                each.at_ms,
+                each.lag_records,
+                each.lag_s,
+                each.bytes_per_s,
+                each.records_per_s,
+                each.mismatches,
+                each.errors,
+            )
+            for each in figures
+        ]
+        shown = [(each.at_ms, each.number, json.dumps(dict(each.shown))) for each in events]
+        with self._writing() as database:
+            database.executemany("REPLACE INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            database.executemany("REPLACE INTO events VALUES (?, ?, ?)", shown)
+
+    def forget(self, *, before_ms: int) -> None:
+        """Drop what is older, and events beyond the last `MAX_EVENTS`."""
+        with self._writing() as database:
+            for table in ("figures", "events"):
+                database.execute(f"DELETE FROM {table} WHERE at_ms < ?", (before_ms,))  # noqa: S608
+            database.execute(
+                "DELETE FROM events WHERE at_ms < (SELECT at_ms FROM events"
+                " ORDER BY at_ms DESC LIMIT 1 OFFSET ?)",
+                (MAX_EVENTS,),
+            )
+
+    def steps(self, *, from_ms: int, until_ms: int, step_ms: int) -> list[RouteFigures]:
+        """Figures from `from_ms` to before `until_ms`, one for each route and step, by route and time."""
+        with self._reading() as database:
+            rows = database.execute(_STEPS, (from_ms, until_ms, step_ms)).fetchall()
+        return [
+            RouteFigures(Route.parse(route), from_ms + step * step_ms, *figures)
+            for route, step, *figures in rows
+        ]
+
+    def events(self, *, from_ms: int, until_ms: int, limit: int) -> list[dict[str, Any]]:
+        """The last events of this time, oldest first."""
+        with self._reading() as database:
+            rows = database.execute(
+                "SELECT shown FROM events WHERE at_ms >= ? AND at_ms < ?"
+                " ORDER BY at_ms DESC, number DESC LIMIT ?",
+                (from_ms, until_ms, limit),
+            ).fetchall()
+        return [json.loads(shown) for (shown,) in reversed(rows)]
+
+    def first_ms(self) -> int | None:
+        """Time of the oldest figures."""
+        with self._reading() as database:
+            first: int | None = database.execute("SELECT MIN(at_ms) FROM figures").fetchone()[0]
+        return first
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._database
+            except sqlite3.Error as error:
+                raise TimelineUnavailable(f"the timeline cannot be read: {error}") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction."""
+        with self._lock:
+            try:
+                with self._database:
+                    yield self._database
+            except sqlite3.Error as error:
+                raise TimelineUnavailable(f"the timeline cannot be written: {error}") from error
+
+
+def _open(path: str) -> sqlite3.Connection:
+    """Raises TimelineUnavailable."""
+    try:
+        if path != IN_MEMORY:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return _connected(path)
+    except sqlite3.DatabaseError as error:
+        if path == IN_MEMORY or not Path(path).is_file():
+            raise TimelineUnavailable(f"{path}: {error}") from error
+        log.warning("%s is moved aside: %s", path, error)
+        Path(path).replace(f"{path}.unreadable")
+        return _connected(path)
+    except OSError as error:
+        raise TimelineUnavailable(f"{path}: {error.strerror}") from error
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False)
+    try:
+        database.executescript(_TABLES)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database

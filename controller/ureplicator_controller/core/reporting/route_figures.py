@@ -1,0 +1,62 @@
+"""Figures of a route at one time, as the timeline keeps them: lag, throughput and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ureplicator_common.model import Route, TopicKey
+from ureplicator_controller.core.reporting.lag import PartitionLag, summarise
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import Tallies
+from ureplicator_controller.core.state.validation_counts import counts_by_route
+
+Lags = Mapping[TopicKey, Mapping[int, PartitionLag]]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFigures:
+    """`lag_records` and `lag_s` (longest wait) are None while they are unknown. Rates are means of some
+    seconds, as workers measured them."""
+
+    route: Route
+    at_ms: int
+    lag_records: int | None
+    lag_s: float | None
+    bytes_per_s: float
+    records_per_s: float
+    mismatches: int
+    errors: int
+
+
+def route_figures(
+    snapshot: Snapshot, tallies: Tallies, lags: Lags, routes: Iterable[Route], *, at_ms: int
+) -> list[RouteFigures]:
+    """Figures of these routes, and of all others that have topics."""
+    counts = counts_by_route(snapshot, tallies, routes)
+    lagging: dict[Route, list[PartitionLag]] = {}
+    for key, each in lags.items():
+        lagging.setdefault(key.route, []).extend(each.values())
+    rates = {route: [0.0, 0.0] for route in counts}
+    for loads in snapshot.loads.values():
+        for partition, load in loads.items():
+            if partition.route in rates:
+                rates[partition.route][0] += load.bytes_per_s
+                rates[partition.route][1] += load.records_per_s
+    found = []
+    for route, count in counts.items():
+        lag = summarise(lagging.get(route, ()))
+        bytes_per_s, records_per_s = rates[route]
+        found.append(
+            RouteFigures(
+                route=route,
+                at_ms=at_ms,
+                lag_records=lag.lag_records,
+                lag_s=lag.lag_s,
+                bytes_per_s=bytes_per_s,
+                records_per_s=records_per_s,
+                mismatches=count.differing,
+                errors=count.error,
+            )
+        )
+    return found

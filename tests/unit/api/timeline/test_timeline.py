@@ -1,0 +1,122 @@
+"""`/timeline` and its sampler, on in-memory clusters."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ureplicator_common.contents import PartitionLoad, PastEvent, TopicIntent
+from ureplicator_common.model import EventKind, Partition, PartitionState, WorkerId
+from ureplicator_common.znodes import encode_history
+from ureplicator_controller.api.app import TIMELINE
+from ureplicator_controller.api.timeline.sampler import TimelineSampler
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
+
+GONE = PastEvent(1, EventKind.WORKER, "gone", 1_010_000, worker=WorkerId("w1"))
+
+
+@pytest.fixture
+def busy(rest: RestFixture) -> RestFixture:
+    """One partition copied at 2 MB/s, one in error."""
+    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.add_worker("w1")
+    rest.place("orders", {0: "w1", 1: "w1"})
+    states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
+    rest.put_states("w1", "orders", states, reason="too large")
+    load = PartitionLoad(
+        bytes_per_s=2e6,
+        records_per_s=2_000.0,
+        steady_bytes_per_s=1e6,
+        measured_s=60.0,
+        held_s=60.0,
+        no_progress_s=0.0,
+        position=5,
+        committed=5,
+        lag=0,
+    )
+    rest.put_loads("w1", {Partition(ROUTE, "orders", 0): load})
+    return rest
+
+
+def sampler(rest: RestFixture) -> TimelineSampler:
+    found = rest.app.extensions[TIMELINE]
+    assert isinstance(found, TimelineSampler)
+    return found
+
+
+def shown(rest: RestFixture, query: str = "") -> Any:
+    return rest.call("GET", f"/timeline?{query}").get_json()
+
+
+def test_nothing_is_kept_at_first(rest: RestFixture) -> None:
+    found = shown(rest)
+    assert (found["routes"], found["events"], found["keptSince"]) == ({}, [], None)
+
+
+def test_samples_become_a_series_of_the_route(busy: RestFixture) -> None:
+    for _ in range(3):
+        assert sampler(busy).run_once() == 15.0
+        busy.clock.advance(15)
+    found = shown(busy, "minutes=1&steps=60")
+    series = found["routes"][str(ROUTE)]
+    assert series["at"] == [1_000_000, 1_015_000, 1_030_000]
+    assert series["bytesPerSecond"] == [2e6] * 3
+    assert series["recordsPerSecond"] == [2_000.0] * 3
+    assert (series["mismatches"], series["errors"]) == ([1] * 3, [1] * 3)
+    assert found["keptSince"] == 1_000_000
+    assert 60_000 <= found["end"] - found["begin"] < 61_000
+
+
+def test_events_are_kept_beyond_the_ring_and_their_duration_follows(busy: RestFixture) -> None:
+    moved = PastEvent(
+        2, EventKind.MOVE, "balance", 1_011_000, partition=Partition(ROUTE, "orders", 0)
+    )
+    path = busy.paths.history_block(0)
+    busy.put(path, encode_history([GONE, moved]))
+    sampler(busy).sample()
+    busy.put(path, encode_history([replace(moved, took_ms=300)]))
+    sampler(busy).sample()
+    busy.clock.advance(30)
+    events = shown(busy)["events"]
+    assert [each["number"] for each in events] == [1, 2]
+    assert events[1]["tookMs"] == 300
+
+
+def test_a_time_in_the_past_is_shown_as_it_was(busy: RestFixture) -> None:
+    sampler(busy).sample()
+    busy.clock.advance(7_200)
+    assert shown(busy)["routes"] == {}
+    found = shown(busy, "at=1970-01-01T00:20:00Z&minutes=10")
+    assert found["routes"][str(ROUTE)]["at"]
+    assert found["end"] == 1_200_000
+
+
+def test_more_than_a_day_is_not_kept(busy: RestFixture) -> None:
+    sampler(busy).sample()
+    busy.clock.advance(86_401)
+    sampler(busy).sample()
+    assert shown(busy)["keptSince"] == 1_000_000 + 86_401_000
+
+
+@pytest.mark.parametrize(
+    "query", ["at=yesterday", "minutes=0", "minutes=1441", "steps=99999", "src=x"]
+)
+def test_wrong_input_is_refused(busy: RestFixture, query: str) -> None:
+    problem_of(busy.call("GET", f"/timeline?{query}"), 404 if query == "src=x" else 400)
+
+
+def test_without_zookeeper_there_is_a_gap_and_one_line(
+    busy: RestFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler(busy).sample()
+    with busy.zookeeper_unavailable(), caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            busy.clock.advance(15)
+            assert sampler(busy).run_once() == 15.0
+    assert len([each for each in caplog.records if "timeline" in each.message]) == 1
+    busy.clock.advance(15)
+    sampler(busy).run_once()
+    assert shown(busy)["routes"][str(ROUTE)]["at"] != []
