@@ -1,15 +1,17 @@
 """`/`: the dashboard, one page that shows ideal state and external view, drawn from the JSON API.
 
-It keeps no state and uses nothing but the public calls; no asset is loaded from outside. `/list` is its
-form without scripts, drawn here from the same document as `/overview`.
+It keeps no state and uses nothing but the public calls; no asset is loaded from outside. `/show/topic`,
+`/show/worker` and `/show/groups` are the pages of one topic, one worker and the consumer groups. `/list` is
+the form without scripts, drawn here from the same document as `/overview`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
-from flask import Blueprint, Response, make_response, render_template, request
+from flask import Blueprint, Response, abort, make_response, render_template, request
 
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
@@ -17,6 +19,7 @@ from ureplicator_common.model import EventKind
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.dashboard.rows import listed
 
+PAGES = ("topic", "worker", "groups")
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -51,6 +54,26 @@ def blueprint(
                 version=__version__,
                 routes=routes,
                 kinds=list(EventKind),
+            )
+        )
+        response.headers["Content-Security-Policy"] = _POLICY
+        return response
+
+    @page.get("/show/<kind>")
+    @viewer
+    def show_page(kind: str) -> Response:
+        """A topic, a worker or the consumer groups; which one is in the query, for the page's script."""
+        if kind not in PAGES:
+            abort(HTTPStatus.NOT_FOUND)
+        routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
+        response = make_response(
+            render_template(
+                "page.html",
+                fleet=settings.fleet,
+                id=id,
+                version=__version__,
+                kind=kind,
+                routes=routes,
             )
         )
         response.headers["Content-Security-Policy"] = _POLICY

@@ -42,7 +42,7 @@ class TimelineSampler:
         self._settings = settings
         self._fleet = fleet
         self._lag_cache = lag_cache
-        self._store = store
+        self.store = store
         self._clock = clock
         self._kept: dict[int, PastEvent] = {}
         """Events by number, as they were written."""
@@ -77,9 +77,9 @@ class TimelineSampler:
             at_ms=at_ms,
         )
         found = {past.number: past for past in past_events(fleet_state.snapshot.history)}
-        self._store.add(figures, list(self._changed(found)))
+        self.store.add(figures, list(self._changed(found)))
         self._kept = found
-        self._store.forget(before_ms=at_ms - round(KEPT_S * 1_000))
+        self.store.forget(before_ms=at_ms - round(KEPT_S * 1_000))
 
     def _changed(self, found: dict[int, PastEvent]) -> Iterator[Event]:
         for number, past in sorted(found.items()):

@@ -94,7 +94,7 @@ export function tileActions(tile) {
   return buttons;
 }
 
-function workerActions(worker) {
+export function workerActions(worker) {
   const path = `/instances/${encodeURIComponent(worker)}`;
   return [
     actionButton({

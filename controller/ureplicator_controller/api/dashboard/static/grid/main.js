@@ -6,6 +6,7 @@ import { byId, element } from "./elements.js";
 import { fromAddress, shownTiles } from "./filters.js";
 import { startHistory } from "./history.js";
 import { layout, moved, tileAt } from "./layout.js";
+import { link, topicPage, workerPage } from "./links.js";
 import { showMoves } from "./moves.js";
 import { follow, tileOf } from "./overview.js";
 import { tableOf } from "./table.js";
@@ -109,7 +110,7 @@ function drawMoves(tile) {
 function drawSelected() {
   if (page.selected === null) return;
   const tile = tileOf(page.overview, page.selected);
-  byId("tile-text").replaceChildren(...describe(tile));
+  byId("tile-text").replaceChildren(...describe(tile), pagesOf(tile));
   drawMoves(tile);
   const acting = `${tile.route}/${tile.topic} ${tile.worker}`;
   if (page.acting === acting) return;
@@ -125,6 +126,12 @@ function describe(tile) {
     `lag ${duration(tile.lagSeconds)}`,
   ];
   return lines.filter(Boolean).map((text) => element("p", { text }));
+}
+
+function pagesOf(tile) {
+  const links = [link(`topic ${tile.topic}`, topicPage(tile.route, tile.topic))];
+  if (tile.worker) links.push(link(`worker ${tile.worker}`, workerPage(tile.worker)));
+  return element("p", {}, ...links.flatMap((each) => [each, " "]));
 }
 
 function pointed(event) {

@@ -90,6 +90,7 @@ function drawChart({ id, figure, label, scale }, timeline, names) {
   const options = {
     width: frame.clientWidth,
     height: 170,
+    padding: [null, 32, null, null],
     cursor: { sync: { key: "timeline" } },
     scales: { x: { min: timeline.begin / 1000, max: timeline.end / 1000 }, y: { range: (_, low, high) => [0, Math.max(1, high || 1) * 1.1] } },
     axes: [axis, { ...axis, label, size: 60 }],

@@ -1,0 +1,11 @@
+// Links to the pages of a topic and of a worker.
+import { element } from "./elements.js";
+
+export const topicPage = (route, topic) => {
+  const [src, dst] = route.split(".");
+  return `/show/topic?${new URLSearchParams({ topic, src, dst })}`;
+};
+
+export const workerPage = (worker) => `/show/worker?${new URLSearchParams({ worker })}`;
+
+export const link = (text, href) => element("a", { text, href });

@@ -1,0 +1,68 @@
+// Parts of a page: each is read from REST by itself, again and again, and keeps what it has read last.
+import { byId, element } from "../grid/elements.js";
+
+const parts = [];
+
+export async function read(path) {
+  const response = await fetch(path, { headers: { Accept: "application/json" } });
+  const body = await response.json();
+  if (!response.ok) throw new Error([body.detail || response.statusText, body.hint].filter(Boolean).join(": "));
+  return body;
+}
+
+// Section with a heading. `draw` returns its elements from what `path` gives; `isClosed`: it is read only
+// while it is open, since reading it asks the Kafka clusters.
+export function part({ heading, path, draw, everyMs, isClosed = false }) {
+  const shown = element("div", { tabIndex: 0, role: "region", ariaLabel: heading });
+  const lost = element("strong", { kind: "lost", role: "alert" });
+  const head = element(isClosed ? "summary" : "h3", { text: heading });
+  const frame = isClosed ? element("details", {}, head, lost, shown) : element("div", {}, head, lost, shown);
+  byId("parts").append(element("section", {}, frame));
+  const own = { readAt: 0, timer: null };
+  parts.push(own);
+  const again = async () => {
+    clearTimeout(own.timer);
+    if (isClosed && !frame.open) return;
+    try {
+      shown.replaceChildren(...draw(await read(path)));
+      own.readAt = performance.now();
+      lost.textContent = "";
+    } catch (error) {
+      lost.textContent = own.readAt ? `${error.message}: what is shown is the last that was read` : error.message;
+    }
+    own.timer = setTimeout(again, everyMs);
+  };
+  frame.addEventListener("toggle", again);
+  if (!isClosed) again();
+}
+
+// Heading of the page, and links to the same as JSON.
+export function title(text, paths) {
+  byId("title").textContent = text;
+  const links = paths.map((path) => element("a", { text: path, href: path }));
+  byId("sources").replaceChildren("as JSON: ", ...links.flatMap((link) => [link, " "]));
+}
+
+export function table(heads, rows, none) {
+  if (!rows.length) return [element("p", { text: none, kind: "quiet" })];
+  const head = element("tr", {}, ...heads.map((text) => element("th", { text, scope: "col" })));
+  const body = rows.map((cells) =>
+    element("tr", {}, ...cells.map((cell) => (cell instanceof Node ? element("td", {}, cell) : element("td", { text: String(cell ?? "not known") })))),
+  );
+  return [element("table", {}, element("thead", {}, head), element("tbody", {}, ...body))];
+}
+
+// Names with their values; those without a value are left out.
+export function facts(values) {
+  const shown = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return [element("dl", {}, ...shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: String(value) })]))];
+}
+
+function showAge() {
+  const oldest = Math.min(...parts.map((each) => each.readAt).filter(Boolean));
+  const age = Number.isFinite(oldest) ? `read ${Math.round((performance.now() - oldest) / 1000)} s ago` : "loading";
+  byId("pulse").textContent = age;
+}
+
+setInterval(showAge, 1000);
+byId("confirm-cancel").addEventListener("click", () => byId("confirm").close());

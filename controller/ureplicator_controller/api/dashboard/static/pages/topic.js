@@ -1,0 +1,83 @@
+// One topic: its partitions with positions and lag, its events, audit, differing settings and groups.
+import { tileActions } from "../grid/actions.js";
+import { given } from "../grid/address.js";
+import { byId } from "../grid/elements.js";
+import { cellsOf } from "../grid/history.js";
+import { duration, since } from "../grid/times.js";
+import { link, workerPage } from "../grid/links.js";
+import { facts, part, table, title } from "./parts.js";
+
+const asked = given();
+const topic = asked.get("topic") || "";
+const chosen = new URLSearchParams({ src: asked.get("src") || "", dst: asked.get("dst") || "" });
+const route = `${chosen.get("src")}.${chosen.get("dst")}`;
+const name = encodeURIComponent(topic);
+
+function partitionsOf(body) {
+  const reasons = new Map(body.mismatches.map((each) => [each.partition, each.reason]));
+  const rows = Array.from({ length: body.partitions }, (_, number) => {
+    const [ideal = ""] = Object.keys(body.idealState[number] || {});
+    const actual = Object.entries(body.externalView[number] || {}).map(([worker, state]) => `${worker} ${state}`);
+    const lag = body.progress[number] || {};
+    return [
+      number,
+      ideal ? link(ideal, workerPage(ideal)) : "no worker",
+      actual.join(", ") || "no worker",
+      lag.position,
+      lag.logEnd,
+      lag.lagRecords,
+      duration(lag.lagSeconds),
+      reasons.get(number) || body.excluded[number] || lag.reason || "",
+    ];
+  });
+  const heads = ["partition", "ideal worker", "reported", "position", "end of source", "lag, records", "lag", "reason"];
+  return [
+    ...facts({
+      state: body.effectiveState,
+      stopped: body.stopped,
+      "target topic": body.targetTopic,
+      lane: body.lane,
+      "figures read": body.progressAgeSeconds === null ? "not yet" : `${duration(body.progressAgeSeconds)} ago`,
+      outlook: body.targetOutlook,
+    }),
+    ...table(heads, rows, "No partition is whitelisted."),
+  ];
+}
+
+function auditOf(body) {
+  const rows = body.verified.map((each) => [each.partition, each.from, each.to, since(each.verifiedAt, Date.now()), each.position]);
+  const differences = Object.entries(body.differences).map(([kind, count]) => `${count} ${kind}`);
+  return [
+    ...facts({ state: body.state, reason: body.reason, differences: differences.join(", "), behind: body.behindOffsets }),
+    ...table(["partition", "verified from", "to", "when", "position"], rows, "No partition was verified."),
+  ];
+}
+
+function driftOf(body) {
+  const own = body.topics.filter((each) => each.topic === topic && each.route === route);
+  const rows = own.flatMap((each) => [
+    ...(each.partitions ? [["partitions", each.partitions.source, each.partitions.target, each.partitions.reason]] : []),
+    ...each.settings.map((one) => [one.name, one.source, one.target, one.willChange ? `will be ${one.wanted}` : one.reason]),
+    ...(each.reason ? [["not compared", "", "", each.reason]] : []),
+  ]);
+  return table(["setting", "source", "target", "what happens"], rows, "Partitions and settings are as at the source.");
+}
+
+function groupsOf(body) {
+  const rows = body.groups.map((each) => [each.group, each.state, each.partitions, each.reason]);
+  return table(["group", "state", "partitions", "reason"], rows, "No consumer group has offsets on the route.");
+}
+
+const paths = [`/topics/${name}?${chosen}`, `/positions/${name}?${chosen}`, `/audits/${name}?${chosen}`];
+title(`${route}/${topic}`, paths);
+byId("acts").append(...tileActions({ route, topic, worker: null }));
+part({ heading: "Partitions", path: paths[0], draw: partitionsOf, everyMs: 3000 });
+part({
+  heading: "Events",
+  path: `/history?${new URLSearchParams({ topic, limit: 30, src: chosen.get("src"), dst: chosen.get("dst") })}`,
+  draw: (body) => table(["when", "kind", "of", "what", "reason", "by"], body.history.map(cellsOf), "Nothing happened to it lately."),
+  everyMs: 5000,
+});
+part({ heading: "Audit", path: paths[2], draw: auditOf, everyMs: 10000 });
+part({ heading: "Differences of partitions and settings", path: `/validation/topics?${chosen}`, draw: driftOf, everyMs: 30000, isClosed: true });
+part({ heading: "Consumer groups of the route", path: `/groups?${chosen}`, draw: groupsOf, everyMs: 30000, isClosed: true });

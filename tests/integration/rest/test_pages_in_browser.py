@@ -1,0 +1,146 @@
+"""Pages of a topic, of a worker and of the consumer groups in a real browser, with hostile names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+from werkzeug.serving import make_server
+
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import PartitionState, TopicState
+from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
+
+pytestmark = pytest.mark.integration
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+HOSTILE = "<img src=x onerror=alert(1)><script>document.title='taken'</script>\u202egnp.evil"
+LONG = "l" * 249
+OF_ROUTE = "src=source&dst=target"
+PATHS = (
+    f"show/topic?topic=orders&{OF_ROUTE}",
+    f"show/topic?topic={LONG}&{OF_ROUTE}",
+    "show/worker?worker=w1",
+    "show/groups",
+)
+
+
+@pytest.fixture
+def rest() -> Iterator[RestFixture]:
+    """`orders` on w1 with a partition in error; a topic with the longest name there is."""
+    rest = RestFixture()
+    rest.put_leader()
+    rest.add_worker("w1", tags=("bulk",))
+    for topic in ("orders", LONG):
+        rest.put_intent(topic, TopicIntent(2, 2))
+        rest.source.put(topic, 2)
+        rest.place(topic, {0: "w1", 1: "w1"})
+    states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
+    rest.put_states("w1", "orders", states, reason=HOSTILE)
+    yield rest
+    rest.close()
+
+
+@pytest.fixture
+def address(rest: RestFixture) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """The test fails with what the page's console says, but for refusals, which the page shows."""
+    said: list[str] = []
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("console", lambda each: said.append(each.text) if each.type == "error" else None)
+        yield page
+    assert [each for each in said if "Failed to load resource" not in each] == []
+
+
+def test_a_topic_shows_its_partitions_and_follows_them(
+    rest: RestFixture, page: Page, address: str
+) -> None:
+    page.goto(address + PATHS[0])
+    partitions = page.get_by_role("region", name="Partitions", exact=True)
+    rows = partitions.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text(HOSTILE)
+    assert page.title() == "test: topic - uReplicator"
+    assert page.locator("main img").count() == 0
+    rest.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
+    expect(partitions).to_contain_text("paused", timeout=2 * SHOWN_WITHIN_MS)
+    expect(page.get_by_role("region", name="Audit")).to_contain_text("never verified")
+    page.get_by_text("Differences of partitions and settings").click()
+    expect(page.locator("#parts")).to_contain_text("not compared")
+
+
+def test_an_act_on_the_page_of_a_topic_is_written(
+    rest: RestFixture, page: Page, address: str
+) -> None:
+    page.goto(address + PATHS[0])
+    page.get_by_role("button", name="Pause orders", exact=True).click()
+    expect(page.locator("#confirm-lines")).to_contain_text("Positions are kept")
+    page.locator("#confirm-apply").click()
+    expect(page.locator("#confirm")).to_be_hidden()
+    intent = rest.intent("orders")
+    assert intent is not None
+    assert intent.state is TopicState.PAUSED
+
+
+def test_a_worker_shows_what_it_offers_and_holds(page: Page, address: str) -> None:
+    page.goto(address + PATHS[2])
+    held = page.get_by_role("region", name="Condition and partitions")
+    expect(held).to_contain_text("bulk")
+    expect(held.locator("tbody tr").first).to_contain_text("source.target/orders")
+    held.get_by_role("link").first.click()
+    expect(page.locator("#title")).to_have_text("source.target/orders")
+
+
+def test_the_grid_leads_to_the_pages(page: Page, address: str) -> None:
+    page.goto(address)
+    expect(page.locator("#count-error")).to_have_text("1", timeout=10_000)
+    page.locator("#grid").click(position={"x": 5, "y": 27})
+    page.locator("#tile-text").get_by_role("link", name="worker w1").click()
+    expect(page.locator("#title")).to_have_text("worker w1")
+
+
+def test_consumer_groups_are_listed_by_route(page: Page, address: str) -> None:
+    page.goto(address + PATHS[3])
+    expect(page.locator("#parts")).to_contain_text("source -> target")
+    expect(page.locator("#parts")).to_contain_text("No consumer group has offsets on a route.")
+
+
+def test_what_is_not_there_says_so(page: Page, address: str) -> None:
+    page.goto(f"{address}show/worker?worker={quote(HOSTILE)}")
+    expect(page.get_by_role("alert").first).to_contain_text("is live or known")
+    assert page.locator("main img").count() == 0
+    response = page.request.get(f"{address}show/nothing")
+    assert response.status == 404
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PATHS, ids=["topic", "long name", "worker", "groups"])
+def test_axe_finds_no_serious_fault_and_a_phone_has_room(
+    page: Page, address: str, path: str, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(address + path)
+    expect(page.locator("#parts section").first).to_be_visible()
+    expect(page.locator("#pulse")).to_contain_text("read ", timeout=10_000)
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run().then((each) => each.violations)")
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
