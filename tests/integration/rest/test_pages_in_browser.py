@@ -12,9 +12,17 @@ import pytest
 from playwright.sync_api import Page, expect
 from werkzeug.serving import make_server
 
-from ureplicator_common.contents import TopicIntent
-from ureplicator_common.model import PartitionState, TopicState
-from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_common.contents import Switches, TopicIntent
+from ureplicator_common.model import (
+    Limited,
+    PartitionState,
+    TopicKey,
+    TopicState,
+    WorkerId,
+    position_group,
+)
+from ureplicator_common.znodes import decode_switches
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
 
 pytestmark = pytest.mark.integration
@@ -97,6 +105,63 @@ def test_an_act_on_the_page_of_a_topic_is_written(
     intent = rest.intent("orders")
     assert intent is not None
     assert intent.state is TopicState.PAUSED
+
+
+def confirmed(page: Page, button: str) -> str:
+    """Click, read what will happen, and apply it."""
+    page.get_by_role("button", name=button, exact=True).click()
+    expect(page.locator("#confirm-apply")).to_be_enabled()
+    lines = page.locator("#confirm-lines").inner_text()
+    page.locator("#confirm-apply").click()
+    expect(page.locator("#confirm")).to_be_hidden()
+    return lines
+
+
+def test_a_position_is_changed_after_its_dry_run(
+    rest: RestFixture, page: Page, address: str
+) -> None:
+    rest.logs["source"].hold("orders", 1, 10, 100)
+    rest.positions.put(position_group(fleet="test", route=ROUTE), "orders", 1, 60)
+    page.goto(address + PATHS[0])
+    page.get_by_label("Position").select_option("offset")
+    page.get_by_label("Offset or time").fill("40")
+    page.get_by_label("Partition", exact=True).fill("1")
+    lines = confirmed(page, "Change position")
+    assert lines.startswith("partition 1: from 60 to 40: 20 offsets are copied again")
+    intent = rest.intent("orders")
+    assert intent is not None
+    assert intent.positions[1].offset == 40
+
+
+def test_limits_of_a_topic_and_a_worker_are_set_and_removed(
+    rest: RestFixture, page: Page, address: str
+) -> None:
+    for path, limited in (
+        (PATHS[0], Limited.topic(TopicKey(ROUTE, "orders"))),
+        (PATHS[2], Limited.worker(WorkerId("w1"))),
+    ):
+        page.goto(address + path)
+        page.locator("input[placeholder='MB/s']").fill("2.5")
+        confirmed(page, "Limit")
+        assert switches(rest).limits == {limited: 2_500_000}
+        confirmed(page, "No limit")
+        assert switches(rest).limits == {}
+
+
+def test_a_route_is_paused_and_resumed_on_the_dashboard(
+    rest: RestFixture, page: Page, address: str
+) -> None:
+    page.goto(address)
+    confirmed(page, "Pause route")
+    assert switches(rest).paused_routes == {ROUTE}
+    confirmed(page, "Resume route")
+    assert switches(rest).paused_routes == frozenset()
+
+
+def switches(rest: RestFixture) -> Switches:
+    node = rest.other_client.get(rest.paths.settings)
+    assert node is not None
+    return decode_switches(node.data)
 
 
 def test_a_worker_shows_what_it_offers_and_holds(page: Page, address: str) -> None:

@@ -1,7 +1,7 @@
 // Operators' acts, each confirmed in a dialog that says what will happen.
 import { byId, element } from "./elements.js";
 
-async function call(method, path, body = null) {
+export async function call(method, path, body = null) {
   const headers = { Accept: "application/json" };
   if (body) headers["Content-Type"] = "application/json";
   const response = await fetch(path, { method, headers, body: body && JSON.stringify(body) });

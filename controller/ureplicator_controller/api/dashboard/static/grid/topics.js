@@ -1,4 +1,4 @@
-// Whitelisting, expanding and deleting a topic that is named in a form.
+// Whitelisting, expanding and deleting a topic that is named in a form; pausing and resuming its route.
 import { ask } from "./actions.js";
 import { byId } from "./elements.js";
 
@@ -50,7 +50,29 @@ function remove() {
   });
 }
 
+function pause() {
+  const { route } = named();
+  ask({
+    text: `Pause ${route}`,
+    method: "POST",
+    path: `/routes/${encodeURIComponent(route)}/pause`,
+    explain: async () => [`No topic of ${route} is copied, also none that is added later. Positions are kept.`],
+  });
+}
+
+function resume() {
+  const { route } = named();
+  ask({
+    text: `Resume ${route}`,
+    method: "POST",
+    path: `/routes/${encodeURIComponent(route)}/resume`,
+    explain: async () => [`Copying of ${route} goes on at its positions. Topics that are paused themselves stay paused.`],
+  });
+}
+
 export function startTopics() {
+  byId("route-pause").addEventListener("click", pause);
+  byId("route-resume").addEventListener("click", resume);
   const acts = { "topic-add": add, "topic-expand": expand, "topic-delete": remove };
   for (const [id, act] of Object.entries(acts)) {
     byId(id).addEventListener("click", () => {

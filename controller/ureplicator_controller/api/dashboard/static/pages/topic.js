@@ -1,10 +1,11 @@
 // One topic: its partitions with positions and lag, its events, audit, differing settings and groups.
-import { tileActions } from "../grid/actions.js";
+import { actionButton, tileActions } from "../grid/actions.js";
 import { given } from "../grid/address.js";
 import { byId } from "../grid/elements.js";
 import { cellsOf } from "../grid/history.js";
 import { duration, since } from "../grid/times.js";
 import { link, workerPage } from "../grid/links.js";
+import { acts, limitActs, positionActs } from "./acts.js";
 import { facts, part, table, title } from "./parts.js";
 
 const asked = given();
@@ -70,7 +71,16 @@ function groupsOf(body) {
 
 const paths = [`/topics/${name}?${chosen}`, `/positions/${name}?${chosen}`, `/audits/${name}?${chosen}`];
 title(`${route}/${topic}`, paths);
-byId("acts").append(...tileActions({ route, topic, worker: null }));
+byId("acts").append(
+  ...tileActions({ route, topic, worker: null }),
+  actionButton({
+    text: `Delete ${topic}`,
+    method: "DELETE",
+    path: `/topics/${name}?${chosen}`,
+    explain: async () => [`${topic} is no longer copied on ${route}. The target topic and the positions are kept.`],
+  }),
+);
+byId("acts").after(acts(...positionActs(topic, chosen)), acts(...limitActs(topic, `/limits/topics/${name}?${chosen}`)));
 part({ heading: "Partitions", path: paths[0], draw: partitionsOf, everyMs: 3000 });
 part({
   heading: "Events",

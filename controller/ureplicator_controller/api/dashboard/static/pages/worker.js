@@ -5,6 +5,7 @@ import { byId } from "../grid/elements.js";
 import { cellsOf } from "../grid/history.js";
 import { since } from "../grid/times.js";
 import { link, topicPage } from "../grid/links.js";
+import { acts, limitActs } from "./acts.js";
 import { facts, part, table, title } from "./parts.js";
 
 const worker = given().get("worker") || "";
@@ -47,6 +48,7 @@ function workerOf(body) {
 
 title(`worker ${worker}`, [path]);
 byId("acts").append(...workerActions(worker));
+byId("acts").after(acts(...limitActs(worker, `/limits/workers/${encodeURIComponent(worker)}`)));
 part({ heading: "Condition and partitions", path, draw: workerOf, everyMs: 3000 });
 part({
   heading: "Events",
