@@ -1,7 +1,8 @@
 """State of the fleet as REST shows it: a cached ZooKeeper tree, parsed into one snapshot.
 
 A state is parsed once per change and shared by all requests until the next change: a dashboard that
-polls every second costs nothing while the fleet is idle.
+polls every second costs nothing while the fleet is idle. Loads change all the time, on every worker; a change
+of nothing else makes a new state only after `LOADS_MAX_AGE_S`.
 
 **No stale reads.** Each request first checks with `sync` that ZooKeeper responds: the tree cache keeps
 showing the last state it received, and the session notices a frozen server only seconds later. Without
@@ -32,6 +33,8 @@ from ureplicator_controller.core.state.topic_tallies import Tallies, TopicTallie
 SETTLE_TIMEOUT_S = 1.0
 """Longest wait of a writer for the tree cache; after that it reads the node itself."""
 _POLL_INTERVAL_S = 0.005
+LOADS_MAX_AGE_S = 5.0
+"""Workers write them as often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,10 @@ class FleetCache:
         self._reloading = threading.Lock()
         self._memo = DecodeCache()
         self._state: FleetState | None = None
+        self._parsed_at_s = 0.0
+        self._compared: Mapping[str, Node] | None = None
+        """The nodes that were last compared with those of the state, and whether they differ."""
+        self._differs = False
         self._tallying = threading.Lock()
         self._topic_tallies = TopicTallies()
         self._tallied: tuple[FleetState, Tallies] | None = None
@@ -84,9 +91,20 @@ class FleetCache:
             self._reload()
         nodes = self._tree_cache.nodes()
         with self._lock:
-            if self._state is None or self._state.nodes is not nodes:
-                self._state = self._parsed(nodes)
+            if self._state is None or not self._is_shown(nodes, self._state):
+                self._state, self._parsed_at_s = self._parsed(nodes), self._clock.monotonic_s()
             return self._state
+
+    def _is_shown(self, nodes: Mapping[str, Node], state: FleetState) -> bool:
+        """True if the state is that of the nodes, but for loads that are not old yet."""
+        if state.nodes is nodes:
+            return True
+        if self._clock.monotonic_s() - self._parsed_at_s >= LOADS_MAX_AGE_S:
+            return False
+        if self._compared is not nodes:
+            self._compared = nodes
+            self._differs = _differ(state.nodes, nodes, but=f"{self.paths.loads}/")
+        return not self._differs
 
     def _reload(self) -> None:
         """Have everything read again after a lost connection: none gets a state from before the loss.
@@ -156,6 +174,14 @@ class FleetCache:
             },
             nodes=nodes,
         )
+
+
+def _differ(one: Mapping[str, Node], other: Mapping[str, Node], *, but: str) -> bool:
+    """Whether nodes differ, other than in the contents of those below `but`."""
+    return len(one) != len(other) or any(
+        one.get(path) is not node and (path not in one or not path.startswith(but))
+        for path, node in other.items()
+    )
 
 
 def _controller(node: Node) -> LiveController:

@@ -12,7 +12,15 @@ from ureplicator_controller.api.http.models.responses import responses, validate
 from ureplicator_controller.api.http.models.topics import TopicList
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
-PAGES = {"/", "/list", "/dashboard/<path:filename>", "/openapi.json", "/login", "/logout"}
+PAGES = {
+    "/",
+    "/list",
+    "/show/<kind>",
+    "/dashboard/<path:filename>",
+    "/openapi.json",
+    "/login",
+    "/logout",
+}
 """For people and for the schema's readers; not calls."""
 
 

@@ -38,6 +38,8 @@ def removed(rest: RestFixture) -> RestFixture:
         "/noprogress",
         "/overview",
         "/list",
+        "/tasks",
+        "/timeline",
         "/validation",
         "/validation/srcKafka",
         "/metrics",
