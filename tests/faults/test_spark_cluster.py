@@ -35,6 +35,8 @@ FREEZE_S = float(os.environ.get("UREPLICATOR_FREEZE_S", "12"))
 pytestmark = [pytest.mark.timeout(600 + FREEZE_S)]
 SLOTS = 4
 PARTITIONS = 8
+SHARE = PARTITIONS * SLOTS // (SLOTS + 1)
+"""Of w1, at least, for each topic: w2 has one slot."""
 RATE = 400
 REBALANCE_S = 5
 CAPACITY_TIMEOUT_S = 15
@@ -286,7 +288,7 @@ def test_without_a_master_copiers_go_on_and_a_worker_without_any_gives_its_share
     flow.assert_copying()
     began_s = time.monotonic()
     site.spark.start()
-    eventually(lambda: owned_by(flow, "w1") == PARTITIONS // 2, 90, "w1 has its share again")
+    eventually(lambda: owned_by(flow, "w1") >= SHARE, 90, "w1 has its share again")
     print(f"share taken up again {time.monotonic() - began_s:.1f} s after the master's start")
     assert fleet.rest("GET", "/instances")["workers"]["w1"]["noCapacity"] == ""
     flow.judge(lost("w1"))
@@ -307,9 +309,9 @@ def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
     thawed_s = time.monotonic()
     flow.assert_copying()
     eventually(
-        lambda: sum(owned_by(each, "w1") for each in (flow, once)) == PARTITIONS,
+        lambda: sum(owned_by(each, "w1") for each in (flow, once)) >= 2 * SHARE,
         2 * BACK_S,
-        "w1 has its share again: half of both topics",
+        "w1 has its share of both topics again",
     )
     print(f"driver thawed: it has its share again after {time.monotonic() - thawed_s:.1f} s")
     flow.assert_copying(deadline_s=BACK_S)

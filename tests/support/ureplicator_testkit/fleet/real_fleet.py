@@ -19,6 +19,7 @@ import requests
 import yaml
 
 from ureplicator_common.model import Route, position_group
+from ureplicator_testkit.control.fleet import uneven_workers
 from ureplicator_testkit.servers.network import NetworkPaths
 from ureplicator_testkit.servers.ports import PortClaim, claim_port
 from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
@@ -360,10 +361,14 @@ class Fleet:
         if not self.leader():
             return "no leader"
         shown = self.rest("GET", "/validation")
-        counts = [shown["IdealState"].get(id, 0) for id in self.workers]
+        counts = {id: shown["IdealState"].get(id, 0) for id in self.workers}
         if shown["mismatches"]:
             return f"mismatches: {shown['mismatches'][:3]}"
-        return f"uneven: {counts}" if max(counts) - min(counts) > 1 else ""
+        found = self.rest("GET", "/instances")["workers"]
+        slots = {id: found[id]["slots"] if id in found else 0 for id in counts}
+        if not all(slots.values()):
+            return f"not all workers live: {slots}"
+        return f"uneven: {counts}" if uneven_workers(counts, slots) else ""
 
     def assert_one_leader_per_epoch(self) -> None:
         led: dict[int, str] = {}

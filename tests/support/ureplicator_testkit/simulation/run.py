@@ -151,16 +151,35 @@ class Simulation:
             )
 
     def _join(self) -> None:
-        fleet, before = self.fleet, self.fleet.store.moves
+        """Only what is above a worker's share moves, and each partition once. Where slots are equal all of it
+        goes to the newcomer."""
+        fleet, before, moves = self.fleet, self._counts(), self.fleet.store.moves
         fleet.start_worker(NEWCOMER)
         self.world.run_until(self.world.now_s + 2 * DELAYS.join_s + POLL_S)
-        stored = fleet.store.parse().assignments.get(WorkerId(NEWCOMER))
-        share = len(stored.value.entries) if stored else 0
-        if fleet.store.moves - before != share:
-            moved = fleet.store.moves - before
+        after, moved = self._counts(), fleet.store.moves - moves
+        share = after.get(WorkerId(NEWCOMER), 0)
+        live = fleet.store.parse().live
+        slots = {worker: live[worker].value.slots for worker in after if worker in live}
+        given = {w: n - after.get(w, 0) for w, n in before.items() if n > after.get(w, 0)}
+        if moved != sum(given.values()) or (len({*slots.values()}) == 1 and moved != share):
             raise SimulationFailure(
                 "M", f"{NEWCOMER} joined for {share} partitions, but {moved} moved"
             )
+        total, width = sum(after.values()), sum(slots.values())
+        needless = [w for w in given if before[w] * width <= total * slots.get(w, 0)]
+        if needless:
+            raise SimulationFailure(
+                "M", f"{needless} gave partitions, and had no more than a share"
+            )
+
+    def _counts(self) -> dict[WorkerId, int]:
+        """Assigned partitions of each live worker."""
+        seen = self.fleet.store.parse()
+        counts = dict.fromkeys(seen.sessions, 0)
+        for worker, stored in seen.assignments.items():
+            if worker in counts:
+                counts[worker] = len(stored.value.entries)
+        return counts
 
     def _lose_capacity(self) -> None:
         """One worker loses its capacity for a while: its share goes to the others, and comes back."""
