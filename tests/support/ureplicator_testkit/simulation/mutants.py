@@ -7,7 +7,7 @@ Each mutant removes one safeguard where it is implemented. The invariants that p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,8 @@ from typing import Any
 from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import Route, WorkerId
+from ureplicator_controller.core.balance import pools as pools_module
+from ureplicator_controller.core.balance.pools import Offer
 from ureplicator_controller.core.planning import handover as handover_module
 from ureplicator_controller.core.planning import holders as holders_module
 from ureplicator_controller.core.planning import membership as membership_module
@@ -44,6 +46,11 @@ Patch = tuple[Any, str, Any]
 def _without_delay(seen: Snapshot, now_s: float) -> Plan:
     """Without a delay for lost workers."""
     return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s)
+
+
+def _one_slot_each(snapshot: Snapshot, workers: Iterable[WorkerId]) -> dict[WorkerId, Offer]:
+    """All workers get the same share."""
+    return dict.fromkeys(workers, Offer())
 
 
 def _same_epoch(previous: int, leader_epoch: int) -> int:
@@ -190,6 +197,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _without_delay),),
+    "slots-not-counted": ((pools_module, "offers", _one_slot_each),),
     "leave-not-seen": ((membership_module, "announces_leaving", lambda snapshot, worker: False),),
     "no-brake": (
         (mass_loss_module, "is_brake_held", lambda snapshot, now_s: False),
