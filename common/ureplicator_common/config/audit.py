@@ -37,6 +37,11 @@ class AuditSettings(Section):
     with one core for requested audits and one for each route that is followed: so many partitions are
     compared at a time."""
 
+    @property
+    def address(self) -> str:
+        """The address that others are given."""
+        return self.advertise or self.host
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, masked(self.spark) if name == "spark" else value

@@ -294,7 +294,7 @@ class Auditor:
         return 1
 
     def _live(self, port: int) -> LiveAuditor:
-        host = self._settings.audit.advertise or self._settings.audit.host
+        host = self._settings.audit.address
         return LiveAuditor(host=host, port=port, pid=os.getpid(), version=__version__)
 
 

@@ -16,10 +16,10 @@ from flask import Blueprint, Response, abort, make_response, render_template, re
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind
+from ureplicator_controller.api.access.gate import PAGES
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.dashboard.rows import listed
 
-PAGES = ("topic", "worker", "groups")
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,52 +41,31 @@ def blueprint(
         static_folder="static",
         static_url_path="/dashboard",
     )
+    routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
+
+    def rendered(template: str, policy: str, **shown: Any) -> Response:
+        text = render_template(template, fleet=settings.fleet, id=id, version=__version__, **shown)
+        response = make_response(text)
+        response.headers["Content-Security-Policy"] = policy
+        return response
 
     @page.get("/")
     @viewer
     def show() -> Response:
-        routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
-        response = make_response(
-            render_template(
-                "dashboard.html",
-                fleet=settings.fleet,
-                id=id,
-                version=__version__,
-                routes=routes,
-                kinds=list(EventKind),
-            )
-        )
-        response.headers["Content-Security-Policy"] = _POLICY
-        return response
+        return rendered("dashboard.html", _POLICY, routes=routes, kinds=list(EventKind))
 
     @page.get("/show/<kind>")
     @viewer
     def show_page(kind: str) -> Response:
         """A topic, a worker or the consumer groups; which one is in the query, for the page's script."""
-        if kind not in PAGES:
+        if request.path not in PAGES:
             abort(HTTPStatus.NOT_FOUND)
-        routes = [{"src": config.source, "dst": config.target} for config in settings.routes]
-        response = make_response(
-            render_template(
-                "page.html",
-                fleet=settings.fleet,
-                id=id,
-                version=__version__,
-                kind=kind,
-                routes=routes,
-            )
-        )
-        response.headers["Content-Security-Policy"] = _POLICY
-        return response
+        return rendered("page.html", _POLICY, routes=routes, kind=kind)
 
     @page.get("/list")
     @viewer
     def show_list() -> Response:
         shown = listed(overview(), state=request.args.get("state", ""))
-        response = make_response(
-            render_template("list.html", fleet=settings.fleet, id=id, version=__version__, **shown)
-        )
-        response.headers["Content-Security-Policy"] = _LIST_POLICY
-        return response
+        return rendered("list.html", _LIST_POLICY, **shown)
 
     return page

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 TIME = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
@@ -15,6 +18,9 @@ def checked(text: str) -> str:
     """Raises ValueError for a 30th of February."""
     datetime.fromisoformat(text)
     return text
+
+
+TimeText = Annotated[str, Field(pattern=f"^{TIME}$"), AfterValidator(checked)]
 
 
 def milliseconds(text: str) -> int:

@@ -213,7 +213,7 @@ def _fleet_metrics(fleet_state: FleetState) -> Iterable[Metric]:
 
 
 def _count_metrics(counts: Mapping[Route, ValidationCounts]) -> Iterable[Metric]:
-    """What is whitelisted, by route, and what each worker should and does hold."""
+    """Whitelisted topics and partitions by route; ideal and external partitions by worker."""
     for name, help, field in (
         ("topics", "Whitelisted topics.", "topics"),
         ("error_topics", "Topics with a partition in error.", "error_topics"),

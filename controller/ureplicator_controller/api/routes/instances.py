@@ -193,7 +193,7 @@ def _worker(
 
 
 def _held(snapshot: Snapshot, worker: WorkerId) -> list[dict[str, Any]]:
-    """What the worker reports, in order."""
+    """Partitions that the worker reports, in order."""
     reported = reported_state(snapshot, worker)
     loads = snapshot.loads.get(worker, {})
     return [

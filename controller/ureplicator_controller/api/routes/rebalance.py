@@ -49,11 +49,12 @@ def blueprint(*, fleet: FleetCache, switches: SwitchService, limits: BalanceLimi
         confirms = query.confirm == "true"
         if query.dry_run == "true":
             return _dry_run(fleet.current(), limits, confirms_loss=confirms)
-        loss = mass_loss(fleet.current().snapshot)
+        fleet_state = fleet.current()
+        loss = mass_loss(fleet_state.snapshot)
         if loss is not None and not confirms:
             raise Problem(HTTPStatus.CONFLICT, str(loss), hint="confirm=true, or --confirm")
         if query.plan:
-            now = _dry_run(fleet.current(), limits, confirms_loss=confirms)["planId"]
+            now = _dry_run(fleet_state, limits, confirms_loss=confirms)["planId"]
             if now != query.plan:
                 raise conflict(
                     f"plan {query.plan} is not due any more: it is {now} now",
@@ -90,10 +91,11 @@ def _dry_run(
         switches = replace(switches, confirmed_lost=lost_workers(seen))
     requested = replace(seen, switches=switches, switches_version=None, limits=limits)
     decided = plan(requested, time.monotonic())
+    moves = list(owner_changes(seen, decided.steps))
     return {
         "dryRun": True,
-        "planId": plan_id(seen, decided.steps),
-        "moves": [moved.as_json() for moved in owner_changes(seen, decided.steps)],
+        "planId": plan_id(moves),
+        "moves": [moved.as_json() for moved in moves],
         "reasons": list(decided.reasons),
         "waiting": [
             {"partition": str(partition), "for": list(workers)}

@@ -177,7 +177,7 @@ class FleetCache:
 
 
 def _differ(one: Mapping[str, Node], other: Mapping[str, Node], *, but: str) -> bool:
-    """Whether nodes differ, other than in the contents of those below `but`."""
+    """True if nodes differ, other than in the contents of those below `but`."""
     return len(one) != len(other) or any(
         one.get(path) is not node and (path not in one or not path.startswith(but))
         for path, node in other.items()

@@ -5,7 +5,7 @@ The id of a task is that of its request, which each response to a write has as `
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from itertools import islice
 
 from flask_openapi3 import APIBlueprint
 
@@ -20,7 +20,8 @@ from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.api.services.workers import WorkerService
 from ureplicator_controller.api.tasks.models import ShownTask, TaskCancelled, TaskList, TaskPath
 from ureplicator_controller.core.reporting.authorship import by_of, id_of
-from ureplicator_controller.core.reporting.tasks import Task, TaskState, tasks
+from ureplicator_controller.core.reporting.shown_events import shown_time
+from ureplicator_controller.core.reporting.tasks import Task, tasks
 
 MAX_TASKS = 100
 
@@ -34,7 +35,8 @@ def blueprint(
     @viewer
     def list_tasks(query: Query) -> JsonResult:
         """The last hundred tasks that are remembered, newest first."""
-        return {"tasks": [_shown(each) for each in tasks(fleet.current().snapshot)[:MAX_TASKS]]}
+        found = islice(tasks(fleet.current().snapshot), MAX_TASKS)
+        return {"tasks": [_shown(each) for each in found]}
 
     @api.get("/tasks/<task>", responses=responses(ShownTask, 404))
     @viewer
@@ -75,13 +77,12 @@ def _found(fleet: FleetCache, id: str) -> Task:
 
 
 def _shown(task: Task) -> dict[str, object]:
-    began = datetime.fromtimestamp(task.began_ms / 1_000, UTC) if task.began_ms else None
     return {
         "task": id_of(task.request),
         "by": by_of(task.request),
         "what": task.what,
-        "state": TaskState(task.state).value,
-        "began": began.isoformat(timespec="milliseconds") if began else None,
+        "state": task.state,
+        "began": shown_time(task.began_ms) if task.began_ms else None,
         "moves": task.moves,
         "moved": task.moved,
         "outcome": task.outcome,

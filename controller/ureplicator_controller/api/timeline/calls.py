@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from flask_openapi3 import APIBlueprint
@@ -11,6 +10,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.settings import Settings
 from ureplicator_controller.api.access.roles import viewer
+from ureplicator_controller.api.http import times
 from ureplicator_controller.api.http.models.requests import chosen_routes
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
@@ -30,7 +30,7 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
         """Figures and events of the last day at most, as this controller has seen them."""
         end_ms = clock.wall_ms() + 1
         if query.at is not None:
-            end_ms = round(datetime.fromisoformat(query.at).timestamp() * 1_000)
+            end_ms = times.milliseconds(query.at)
         span_ms = query.minutes * 60_000
         step_ms = max(1_000, span_ms // query.steps)
         begin_ms = (end_ms - span_ms) // step_ms * step_ms  # the same steps in each look

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from ureplicator_controller.api.http import times
 from ureplicator_controller.api.http.models.history import GapEvent, MoveEvent, OtherEvent
 from ureplicator_controller.api.http.models.requests import Limit, RouteQuery
 from ureplicator_controller.api.http.models.responses import ResponseModel
+from ureplicator_controller.api.http.times import TimeText
 
 MAX_MINUTES = 1_440
 MAX_STEPS = 2_000
 
 
 class TimelineQuery(RouteQuery):
-    at: Annotated[str, Field(pattern=f"^{times.TIME}$"), AfterValidator(times.checked)] | None = (
-        Field(
-            default=None,
-            title="a time",
-            description="end of the time that is shown, as in 2026-01-31T12:00:00Z; default: now",
-        )
+    at: TimeText | None = Field(
+        default=None,
+        title="a time",
+        description="end of the time that is shown, as in 2026-01-31T12:00:00Z; default: now",
     )
     minutes: Annotated[Limit, Field(le=MAX_MINUTES)] = Field(
         default=60, title="1 to 1440", description="length of the time that is shown; a day at most"

@@ -27,7 +27,7 @@ Owner = tuple[Route, WorkerId]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a worker offers: slots, tags and the zone that it is in ("": unknown)."""
+    """Slots and tags of a worker, and the zone that it is in ("": unknown)."""
 
     slots: int = 1
     tags: Set[str] = frozenset()
@@ -76,7 +76,7 @@ def one_pool(eligible: Sequence[WorkerId], counted: Iterable[WorkerId] = ()) -> 
 
 
 def offers(snapshot: Snapshot, workers: Iterable[WorkerId]) -> dict[WorkerId, Offer]:
-    """What each worker offers, or did when it was last seen."""
+    """Offer of each worker, or the last one of a worker that is away."""
     found = {}
     for worker in workers:
         live, known = snapshot.live.get(worker), snapshot.known.get(worker)
@@ -111,7 +111,7 @@ class RouteWorkers:
 
     @property
     def shortage(self) -> str:
-        """What is missing; "" if nothing is."""
+        """Missing workers in words; "" if none are missing."""
         if self.available >= self.wanted:
             return ""
         tags = ", ".join(self.selection.tags)

@@ -8,7 +8,7 @@ leader, and a plan that differs in a single move has another one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.contents import IdealEntry
@@ -55,11 +55,9 @@ def owner_changes(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[OwnerCh
                     )
 
 
-def plan_id(snapshot: Snapshot, steps: Sequence[Step]) -> str:
-    """Digest of the owner changes, in hexadecimal; that of a plan without any is one, too."""
-    lines = sorted(
-        f"{each.partition} {each.source} {each.target}" for each in owner_changes(snapshot, steps)
-    )
+def plan_id(changes: Iterable[OwnerChange]) -> str:
+    """Digest of all owner changes of a plan, in hexadecimal; that of a plan without any is one, too."""
+    lines = sorted(f"{each.partition} {each.source} {each.target}" for each in changes)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:PLAN_ID_DIGITS]
 
 

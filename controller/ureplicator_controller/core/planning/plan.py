@@ -44,7 +44,7 @@ from ureplicator_controller.core.planning.handover import Handover
 from ureplicator_controller.core.planning.load_review import LoadReview, review_loads
 from ureplicator_controller.core.planning.membership import membership
 from ureplicator_controller.core.planning.new_owners import select_owners
-from ureplicator_controller.core.planning.owner_changes import plan_id
+from ureplicator_controller.core.planning.owner_changes import owner_changes, plan_id
 from ureplicator_controller.core.planning.partitions import partition_views
 from ureplicator_controller.core.planning.retirement import topic_steps
 from ureplicator_controller.core.planning.steps import Step
@@ -88,7 +88,7 @@ def _plan_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
     """Plan once without delays, whatever the switches are; pending delays end with it."""
     decided = _plan_with_evictions(without_delays(snapshot), now_s)
     wanted = snapshot.switches.rebalance_plan
-    if wanted and plan_id(snapshot, decided.steps) != wanted:
+    if wanted and plan_id(owner_changes(snapshot, decided.steps)) != wanted:
         return _refuse_rebalance(snapshot, now_s)
     return replace(
         decided,

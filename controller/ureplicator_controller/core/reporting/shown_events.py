@@ -9,13 +9,17 @@ from ureplicator_common.model import EventKind
 from ureplicator_controller.core.reporting.authorship import by_of, id_of
 
 
+def shown_time(wall_ms: int) -> str:
+    """ISO 8601, in UTC."""
+    return datetime.fromtimestamp(wall_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
 def shown_event(past: PastEvent) -> dict[str, object]:
     """The event as JSON."""
     moved = past.partition
-    time = datetime.fromtimestamp(past.wall_ms / 1_000, UTC).isoformat(timespec="milliseconds")
     shown = {
         "number": past.number,
-        "time": time,
+        "time": shown_time(past.wall_ms),
         "kind": past.kind,
         "event": past.id,
         "reason": past.reason,

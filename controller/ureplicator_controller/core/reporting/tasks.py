@@ -15,7 +15,7 @@ decided for yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -60,8 +60,8 @@ class Task:
         return self.state in (TaskState.WAITING, TaskState.RUNNING)
 
 
-def tasks(snapshot: Snapshot) -> list[Task]:
-    """All tasks that are remembered, the newest first."""
+def tasks(snapshot: Snapshot) -> Iterator[Task]:
+    """All tasks that are remembered, the newest first, each made when it is asked for."""
     events: dict[str, list[PastEvent]] = {}
     for past in sorted(past_events(snapshot.history), key=lambda past: past.number):
         if past.request:
@@ -70,11 +70,10 @@ def tasks(snapshot: Snapshot) -> list[Task]:
     requests = dict.fromkeys([*events, *drains])
     if rebalance := snapshot.switches.rebalance_requested:
         requests.setdefault(rebalance)
-    found = (
-        _task(snapshot, request, events.get(request, []), drains.get(request))
-        for request in reversed(requests)
-    )
-    return [task for task in found if task is not None]
+    for request in reversed(requests):
+        task = _task(snapshot, request, events.get(request, []), drains.get(request))
+        if task is not None:
+            yield task
 
 
 def _drains(snapshot: Snapshot) -> Mapping[str, WorkerId]:

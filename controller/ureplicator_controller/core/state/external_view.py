@@ -35,7 +35,7 @@ class ExternalView(Mapping[Partition, Reported]):
         return self.by_topic.get(key, _NOBODY)
 
     def of(self, partition: Partition) -> Reported:
-        """What workers report of a partition; nothing if nobody does."""
+        """Reports of a partition by worker; empty if nobody reports it."""
         return self.topic(partition.key).get(partition.number, {})
 
     def partitions(self) -> Iterator[tuple[Partition, Reported]]:
@@ -65,7 +65,7 @@ def reported_state(snapshot: Snapshot, worker: WorkerId) -> CurrentState | None:
 def external_view(
     snapshot: Snapshot, before: tuple[Snapshot, ExternalView] | None = None
 ) -> ExternalView:
-    """What all live workers report.
+    """Reports of all live workers.
 
     `before`: an earlier snapshot and its view. Only workers whose report differs are then merged again: in
     a big fleet one of them reports several times a second.

@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.contents import Switches
 from ureplicator_common.model import WorkerId
-from ureplicator_controller.core.planning.owner_changes import plan_id
+from ureplicator_controller.core.planning.owner_changes import owner_changes, plan_id
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import WriteIdeal, WriteSwitches
 from ureplicator_controller.core.planning.switches import PLAN_HAS_CHANGED
@@ -143,7 +143,7 @@ def dry_run_id(fleet: ControlFleet) -> str:
     """Id of the plan of a rebalance now, as REST computes it: without the leader's times."""
     seen = fleet.snapshot()
     wanted = replace(seen, switches=Switches(rebalance_requested="dry"), switches_version=None)
-    return plan_id(seen, plan(wanted, 0.0).steps)
+    return plan_id(owner_changes(seen, plan(wanted, 0.0).steps))
 
 
 def test_rebalance_carries_out_exactly_the_plan_that_was_shown() -> None:

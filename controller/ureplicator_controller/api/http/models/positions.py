@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Strict
+from pydantic import Field, Strict
 
 from ureplicator_controller.api.http import times
 from ureplicator_controller.api.http.models.requests import (
@@ -55,12 +55,10 @@ class SetPositionsBody(Body):
         title="an offset",
         description="offset of the next record to copy, not beyond the end of the source",
     )
-    time: Annotated[str, Field(pattern=f"^{times.TIME}$"), AfterValidator(times.checked)] | None = (
-        Field(
-            default=None,
-            title="a time",
-            description="the first record that is not older, as in 2026-01-31T12:00:00Z; with its zone",
-        )
+    time: times.TimeText | None = Field(
+        default=None,
+        title="a time",
+        description="the first record that is not older, as in 2026-01-31T12:00:00Z; with its zone",
     )
     group: Annotated[str, Field(min_length=1, max_length=249)] | None = Field(
         default=None,
