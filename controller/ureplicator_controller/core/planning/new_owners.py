@@ -12,7 +12,7 @@ second and third case, and only if the switches allow it. How a worker is chosen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.model import Partition, Route, WorkerId
@@ -189,11 +189,12 @@ class _OwnerSelection:
     def place(self, unplaced: Sequence[PartitionView]) -> None:
         """Choose owners: for the unplaced partitions, then for even counts, then for even load."""
         placement = self._placement
-        placeable = [view for view in unplaced if placement.can_place(view.key.route)]
-        if len(placeable) < len(unplaced):
-            self._keep_lost_owners(
-                view for view in unplaced if not placement.can_place(view.key.route)
-            )
+        placeable: list[PartitionView] = []
+        for view in unplaced:
+            if placement.can_place(view.key.route):
+                placeable.append(view)
+            else:
+                self._keep_lost_owner(view)
         if not self._membership.eligible:
             return
         if placeable or self._review.is_due or not EvenCounts(placement).is_even():
@@ -201,7 +202,7 @@ class _OwnerSelection:
         for view in sorted(placeable, key=self._order):
             move = view.move or Move(None, "")
             view.move = replace(move, worker=placement.place(view.key, view.partition))
-        for partition, move in self._moves_for_balance(is_placing=bool(unplaced)).items():
+        for partition, move in self._moves_for_balance(is_placing=bool(placeable)).items():
             self._views[partition.key][partition.number].move = move
 
     def _order(self, view: PartitionView) -> tuple[int, float]:
@@ -245,14 +246,13 @@ class _OwnerSelection:
     def _rates(self) -> Rates:
         return settled_rates(self._snapshot.loads)
 
-    def _keep_lost_owners(self, unplaced: Iterable[PartitionView]) -> None:
+    def _keep_lost_owner(self, view: PartitionView) -> None:
         """Without eligible workers a lost owner is kept: if it comes back, it just continues."""
-        for view in unplaced:
-            owner = view.owner
-            if view.move is not None and (owner is None or owner in self._membership.leaving):
-                view.move = Move(None, f"{view.move.reason}; {self._no_worker(view.key.route)}")
-            else:
-                view.move = None
+        owner = view.owner
+        if view.move is not None and (owner is None or owner in self._membership.leaving):
+            view.move = Move(None, f"{view.move.reason}; {self._no_worker(view.key.route)}")
+        else:
+            view.move = None
 
     def _no_worker(self, route: Route) -> str:
         """With the tags that no eligible worker has."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import Route, TopicKey, WorkerSelection
 from ureplicator_controller.core.balance.pools import shortages
+from ureplicator_controller.core.planning.owner_changes import owner_changes
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.reporting.move_causes import MoveCause, move_causes
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
@@ -202,3 +205,28 @@ def test_partitions_of_a_topic_are_spread_over_zones() -> None:
     first = fleet.snapshot().ideal[TopicKey(ROUTE, "t0")].value.entries.values()
     assert {zones[str(each.worker)] for each in first} == {"1", "2", "3"}
     assert set(fleet.counts().values()) == {2}
+
+
+def test_a_route_without_workers_does_not_stop_balancing_for_the_others() -> None:
+    """Its partitions wait for as long as it takes; the loads of the other routes are evened out meanwhile."""
+    fleet = ControlFleet()
+    for id in ("a", "b"):
+        fleet.worker(id)
+    fleet.topic("t", 4)
+    fleet.select_workers(WorkerSelection(tags=("nowhere",)), OTHER)
+    fleet.topic("u", 1, route=OTHER)
+    settle(fleet)
+    seen = fleet.observe()
+    owned = {worker: list(stored.value.entries) for worker, stored in seen.assignments.items()}
+    heavy = {
+        worker: {
+            partition: PartitionLoad(
+                steady_bytes_per_s=(50e6 if worker == "a" else 1e6), measured_s=300, held_s=300
+            )
+            for partition in partitions
+        }
+        for worker, partitions in owned.items()
+    }
+    loaded = replace(seen, loads=heavy, load_review_at_s=fleet.now_s)
+    reasons = {change.reason for change in owner_changes(loaded, plan(loaded, fleet.now_s).steps)}
+    assert any(reason.startswith("load: a had") for reason in reasons)
