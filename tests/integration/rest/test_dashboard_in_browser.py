@@ -4,14 +4,12 @@ ZooKeeper and Kafka, which a test can put into any state at once."""
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from werkzeug.serving import make_server
 
 from ureplicator_common.contents import PastEvent, TopicIntent
 from ureplicator_common.model import (
@@ -24,7 +22,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import decode_known_worker, decode_switches, encode_history
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
-from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
+from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium, no_errors, served
 
 pytestmark = pytest.mark.integration
 
@@ -54,28 +52,17 @@ def rest() -> Iterator[RestFixture]:
 
 @pytest.fixture
 def address(rest: RestFixture) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
+    with served(rest.app) as address:
+        yield address
 
 
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
     """The page of a fleet in which all agrees. The test fails with what its console says."""
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
-    said: list[str] = []
-    page.on(
-        "console", lambda message: said.append(message.text) if message.type == "error" else None
-    )
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(address)
-    expect(page.locator("#count-agree")).to_have_text("4", timeout=10_000)
-    yield page
-    page.close()
-    assert said == []
+    with no_errors(browser.new_page(viewport={"width": 1200, "height": 900})) as page:
+        page.goto(address)
+        expect(page.locator("#count-agree")).to_have_text("4", timeout=10_000)
+        yield page
 
 
 def click_tile(page: Page, x: int = 5, y: int = 27) -> None:

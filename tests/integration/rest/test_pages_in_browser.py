@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect
-from werkzeug.serving import make_server
+from playwright.sync_api import Browser, Page, expect
 
 from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.model import (
@@ -23,7 +21,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import decode_switches
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
-from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
+from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium, no_errors, served
 
 pytestmark = pytest.mark.integration
 
@@ -57,24 +55,22 @@ def rest() -> Iterator[RestFixture]:
 
 @pytest.fixture
 def address(rest: RestFixture) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
+    with served(rest.app) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture
-def page() -> Iterator[Page]:
+def page(browser: Browser) -> Iterator[Page]:
     """The test fails with what the page's console says, but for refusals, which the page shows."""
-    said: list[str] = []
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("console", lambda each: said.append(each.text) if each.type == "error" else None)
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    with no_errors(page, but="Failed to load resource") as page:
         yield page
-    assert [each for each in said if "Failed to load resource" not in each] == []
 
 
 def test_a_topic_shows_its_partitions_and_follows_them(

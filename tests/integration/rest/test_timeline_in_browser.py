@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
-from werkzeug.serving import make_server
+from playwright.sync_api import Page, expect
 
 from ureplicator_common.contents import PastEvent, TopicIntent
 from ureplicator_common.model import EventKind, Partition, Route, WorkerId
 from ureplicator_common.znodes import encode_history
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import RestFixture
-from ureplicator_testkit.fleet.browser import chromium
+from ureplicator_testkit.fleet.browser import chromium, no_errors, served
 
 pytestmark = pytest.mark.integration
 
@@ -49,24 +47,13 @@ def rest() -> Iterator[RestFixture]:
 @pytest.fixture
 def page(rest: RestFixture) -> Iterator[Page]:
     """The test fails with what its console says."""
-    server = make_server("127.0.0.1", 0, rest.app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    said: list[str] = []
-    with chromium() as browser:
-        page = _opened(browser, said)
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
+    with (
+        served(rest.app) as address,
+        chromium() as browser,
+        no_errors(browser.new_page(viewport={"width": 1200, "height": 900})) as page,
+    ):
+        page.goto(address)
         yield page
-    server.shutdown()
-    thread.join()
-    assert said == []
-
-
-def _opened(browser: Browser, said: list[str]) -> Page:
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("console", lambda each: said.append(each.text) if each.type == "error" else None)
-    return page
 
 
 def test_the_last_hour_is_drawn_with_its_events(page: Page) -> None:

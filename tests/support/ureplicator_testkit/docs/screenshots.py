@@ -6,13 +6,8 @@ PYTHONPATH=tests/support python -m ureplicator_testkit.docs.screenshots
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-
-from werkzeug.serving import WSGIRequestHandler, make_server
 
 from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, Route, WorkerId
@@ -23,7 +18,7 @@ from ureplicator_controller.core.reporting.route_figures import RouteFigures
 from ureplicator_controller.core.reporting.shown_events import shown_event
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.docs.example_calls import NOW_S, example_world
-from ureplicator_testkit.fleet.browser import chromium
+from ureplicator_testkit.fleet.browser import chromium, served
 
 IMAGES = Path(__file__).parents[4] / "docs/images"
 WIDTH, HEIGHT = 1_200, 760
@@ -40,7 +35,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     world = example_world()
     _furnish_timeline(world)
-    with _served(world) as address, chromium() as browser:
+    with served(world.app) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.clock.set_fixed_time(datetime.fromtimestamp(NOW_S, UTC))
         for name, path in PAGES.items():
@@ -52,21 +47,6 @@ def main() -> None:
         timeline.locator("canvas").nth(1).wait_for()
         timeline.screenshot(path=IMAGES / "timeline.png")
     world.close()
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_request(self, *_: object) -> None:
-        """Nothing: the pages ask often."""
-
-
-@contextmanager
-def _served(world: RestFixture) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, world.app, threaded=True, request_handler=_Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
 
 
 def _furnish_timeline(world: RestFixture) -> None:

@@ -12,25 +12,11 @@ from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 PARTITION = Partition(ROUTE, "orders", 0)
 
 
-def load(bytes_per_s: float) -> PartitionLoad:
-    return PartitionLoad(
-        bytes_per_s=bytes_per_s,
-        records_per_s=1.0,
-        steady_bytes_per_s=bytes_per_s,
-        measured_s=300.0,
-        held_s=300.0,
-        no_progress_s=0.0,
-        position=5,
-        committed=5,
-        lag=0,
-    )
-
-
 @pytest.fixture
 def cache(rest: RestFixture) -> FleetCache:
     rest.put_intent("orders", TopicIntent(1, 1))
     rest.add_worker("w1")
-    rest.put_loads("w1", {PARTITION: load(1.0)})
+    rest.put_loads("w1", {PARTITION: PartitionLoad(bytes_per_s=1.0)})
     return FleetCache(rest.coordination, fleet="test", clock=rest.clock)
 
 
@@ -44,7 +30,7 @@ def test_new_figures_of_a_load_make_no_new_state_until_they_are_old(
 ) -> None:
     before = cache.current()
     for _ in range(3):
-        rest.put_loads("w1", {PARTITION: load(2.0)})
+        rest.put_loads("w1", {PARTITION: PartitionLoad(bytes_per_s=2.0)})
         assert cache.current() is before
     rest.clock.advance(LOADS_MAX_AGE_S)
     assert rate(cache) == 2.0
@@ -54,7 +40,7 @@ def test_any_other_change_is_shown_at_once_with_the_loads(
     rest: RestFixture, cache: FleetCache
 ) -> None:
     cache.current()
-    rest.put_loads("w1", {PARTITION: load(2.0)})
+    rest.put_loads("w1", {PARTITION: PartitionLoad(bytes_per_s=2.0)})
     cache.current()
     rest.put_states("w1", "orders", {0: PartitionState.ONLINE})
     assert cache.current().view.of(PARTITION)
@@ -74,7 +60,7 @@ def test_a_worker_that_reports_loads_for_the_first_time_is_a_change(
 
 def test_a_node_that_is_gone_is_a_change(rest: RestFixture, cache: FleetCache) -> None:
     before = cache.current()
-    rest.put_loads("w1", {PARTITION: load(2.0)})
+    rest.put_loads("w1", {PARTITION: PartitionLoad(bytes_per_s=2.0)})
     rest.remove("orders")
     assert cache.current() is not before
     assert not cache.current().snapshot.topics

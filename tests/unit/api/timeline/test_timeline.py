@@ -26,17 +26,7 @@ def busy(rest: RestFixture) -> RestFixture:
     rest.place("orders", {0: "w1", 1: "w1"})
     states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
     rest.put_states("w1", "orders", states, reason="too large")
-    load = PartitionLoad(
-        bytes_per_s=2e6,
-        records_per_s=2_000.0,
-        steady_bytes_per_s=1e6,
-        measured_s=60.0,
-        held_s=60.0,
-        no_progress_s=0.0,
-        position=5,
-        committed=5,
-        lag=0,
-    )
+    load = PartitionLoad(bytes_per_s=2e6, records_per_s=2_000.0)
     rest.put_loads("w1", {Partition(ROUTE, "orders", 0): load})
     return rest
 

@@ -71,6 +71,17 @@ const pathOf = (tile, act) => {
   return `/topics/${encodeURIComponent(tile.topic)}/${act}?${chosen}`;
 };
 
+// Deletion of a topic, for `ask` and `actionButton`.
+export function deletion({ route, topic }) {
+  const [src, dst] = route.split(".");
+  return {
+    text: `Delete ${topic}`,
+    method: "DELETE",
+    path: `/topics/${encodeURIComponent(topic)}?${new URLSearchParams({ src, dst })}`,
+    explain: async () => [`${topic} is no longer copied on ${route}. The target topic and the positions are kept.`],
+  };
+}
+
 // Buttons for what the tile shows.
 export function tileActions(tile) {
   const name = `${tile.route}/${tile.topic}`;

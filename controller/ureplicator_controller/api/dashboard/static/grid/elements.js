@@ -10,3 +10,15 @@ export function element(tag, { text = "", kind = "", ...properties } = {}, ...ch
   made.append(...children);
   return made;
 }
+
+// Table with a head; without rows the text `none`. Cells are texts or elements; null is a value not known.
+export function table(heads, rows, none) {
+  if (!rows.length) return element("p", { text: none, kind: "quiet" });
+  const head = element("tr", {}, ...heads.map((text) => element("th", { text, scope: "col" })));
+  const body = rows.map((cells) => element("tr", {}, ...cells.map(cellOf)));
+  return element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
+}
+
+function cellOf(cell) {
+  return cell instanceof Node ? element("td", {}, cell) : element("td", { text: String(cell ?? "not known") });
+}

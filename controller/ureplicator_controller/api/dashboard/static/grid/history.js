@@ -1,10 +1,10 @@
 // What happened in the fleet, newest first, with filters. It is read only while it is open.
-import { byId, element } from "./elements.js";
+import { byId, table } from "./elements.js";
 import { since } from "./times.js";
 
 const INTERVAL_MS = 3000;
 const LIMIT = 100;
-const HEADS = ["when", "kind", "of", "what", "reason", "by"];
+export const HEADS = ["when", "kind", "of", "what", "reason", "by"];
 let timer = null;
 
 function path() {
@@ -34,11 +34,7 @@ async function show() {
 }
 
 function draw(events) {
-  const head = element("tr", {}, ...HEADS.map((text) => element("th", { text, scope: "col" })));
-  const rows = events.map((past) => element("tr", {}, ...cellsOf(past).map((text) => element("td", { text }))));
-  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
-  const none = element("p", { text: "No such event in the history.", kind: "quiet" });
-  byId("history-rows").replaceChildren(rows.length ? table : none);
+  byId("history-rows").replaceChildren(table(HEADS, events.map(cellsOf), "No such event in the history."));
 }
 
 // Texts of one event's row: of a partition, or of a worker or the whole fleet.

@@ -1,5 +1,5 @@
 // The grid as a table, for people who do not see it and for copying.
-import { element } from "./elements.js";
+import { element, table } from "./elements.js";
 import { tileOf } from "./overview.js";
 import { duration, since } from "./times.js";
 
@@ -8,16 +8,15 @@ const HEADS = ["topic", "partition", "state", "ideal worker", "reported", "reaso
 
 // Table of the first tiles shown, with the number of the others.
 export function tableOf(overview, shown, nowMs) {
-  const head = element("tr", {}, ...HEADS.map((text) => element("th", { text, scope: "col" })));
   const rows = shown.slice(0, MAX_ROWS).map((index) => rowOf(tileOf(overview, index), nowMs));
-  const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
+  const first = table(HEADS, rows, "No partition is shown.");
   const more = shown.length - MAX_ROWS;
-  if (more <= 0) return [table];
-  return [table, element("p", { text: `and ${more.toLocaleString("en")} more: filter them`, kind: "quiet" })];
+  if (more <= 0) return [first];
+  return [first, element("p", { text: `and ${more.toLocaleString("en")} more: filter them`, kind: "quiet" })];
 }
 
 function rowOf(tile, nowMs) {
-  const values = [
+  return [
     `${tile.route}/${tile.topic}`,
     String(tile.partition),
     tile.state,
@@ -27,5 +26,4 @@ function rowOf(tile, nowMs) {
     since(tile.since, nowMs),
     duration(tile.lagSeconds),
   ];
-  return element("tr", {}, ...values.map((text) => element("td", { text })));
 }

@@ -1,7 +1,8 @@
 // Lag and throughput of the routes over time, with the events between: moves, faults and operators' acts.
+import { call } from "./actions.js";
 import { given, keep } from "./address.js";
 import { cellsOf } from "./history.js";
-import { byId, element } from "./elements.js";
+import { byId, element, table } from "./elements.js";
 
 const INTERVAL_MS = 15000;
 const MOST_ROUTES = 5; // those that lag most; never a line for each partition
@@ -30,10 +31,8 @@ async function show() {
   const asked = path();
   byId("timeline-json").href = asked;
   try {
-    const response = await fetch(asked, { headers: { Accept: "application/json" } });
-    const body = await response.json();
-    if (!response.ok) throw new Error(body.detail || response.statusText);
-    if (asked === path()) draw(body);
+    const timeline = await call("GET", asked);
+    if (asked === path()) draw(timeline);
     byId("timeline-lost").textContent = "";
   } catch (error) {
     byId("timeline-lost").textContent = `${error.message}: what is shown is the last that was read`;
@@ -140,23 +139,21 @@ function setTime(time) {
 
 function fillTable(timeline) {
   const heads = ["route", "from", "lag, s", "lag, records", "MB/s", "records/s", "mismatches", "in error"];
-  const head = element("tr", {}, ...heads.map((text) => element("th", { text, scope: "col" })));
   const rows = Object.entries(timeline.routes).flatMap(([name, each]) =>
     each.at.map((at, index) => {
-      const cells = [
+      return [
         name,
         new Date(at).toLocaleTimeString(),
-        each.lagSeconds[index] ?? "not known",
-        each.lagRecords[index] ?? "not known",
+        each.lagSeconds[index],
+        each.lagRecords[index],
         (each.bytesPerSecond[index] / 1e6).toFixed(2),
         Math.round(each.recordsPerSecond[index]),
         each.mismatches[index],
         each.errors[index],
       ];
-      return element("tr", {}, ...cells.map((text) => element("td", { text: String(text) })));
     }),
   );
-  byId("timeline-rows").replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows)));
+  byId("timeline-rows").replaceChildren(table(heads, rows, "Nothing is kept of this time."));
 }
 
 function changed() {

@@ -1,5 +1,5 @@
 // Whitelisting, expanding and deleting a topic that is named in a form; pausing and resuming its route.
-import { ask } from "./actions.js";
+import { ask, deletion } from "./actions.js";
 import { byId } from "./elements.js";
 
 function named() {
@@ -40,16 +40,6 @@ function expand() {
   });
 }
 
-function remove() {
-  const { topic, route, path } = named();
-  ask({
-    text: `Delete ${topic}`,
-    method: "DELETE",
-    path,
-    explain: async () => [`${topic} is no longer copied on ${route}. The target topic and the positions are kept.`],
-  });
-}
-
 function pause() {
   const { route } = named();
   ask({
@@ -73,7 +63,7 @@ function resume() {
 export function startTopics() {
   byId("route-pause").addEventListener("click", pause);
   byId("route-resume").addEventListener("click", resume);
-  const acts = { "topic-add": add, "topic-expand": expand, "topic-delete": remove };
+  const acts = { "topic-add": add, "topic-expand": expand, "topic-delete": () => ask(deletion(named())) };
   for (const [id, act] of Object.entries(acts)) {
     byId(id).addEventListener("click", () => {
       if (byId("topic-name").reportValidity()) act();

@@ -1,7 +1,8 @@
 // Consumer groups of all routes: whether their offsets follow, and the offsets of one at both ends.
+import { call } from "../grid/actions.js";
 import { given, keep } from "../grid/address.js";
-import { byId, element } from "../grid/elements.js";
-import { part, read, table, title } from "./parts.js";
+import { byId, element, table } from "../grid/elements.js";
+import { part, title } from "./parts.js";
 
 const routes = JSON.parse(document.body.dataset.routes);
 
@@ -11,10 +12,10 @@ async function choose(route, group) {
   const path = `/groups/${encodeURIComponent(group)}?${new URLSearchParams({ src, dst })}`;
   const chosen = byId("chosen");
   try {
-    const body = await read(path);
+    const body = await call("GET", path);
     const rows = body.partitions.map((each) => [each.topic, each.partition, each.state, each.sourceOffset, each.targetOffset, each.reason]);
     const heads = ["topic", "partition", "state", "offset at the source", "at the target", "reason"];
-    chosen.replaceChildren(element("h3", { text: `${route}: ${group}` }), ...table(heads, rows, "It has no offsets on the route."));
+    chosen.replaceChildren(element("h3", { text: `${route}: ${group}` }), table(heads, rows, "It has no offsets on the route."));
   } catch (error) {
     chosen.replaceChildren(element("p", { text: error.message, kind: "lost" }));
   }

@@ -1,14 +1,8 @@
 // Parts of a page: each is read from REST by itself, again and again, and keeps what it has read last.
+import { call } from "../grid/actions.js";
 import { byId, element } from "../grid/elements.js";
 
 const parts = [];
-
-export async function read(path) {
-  const response = await fetch(path, { headers: { Accept: "application/json" } });
-  const body = await response.json();
-  if (!response.ok) throw new Error([body.detail || response.statusText, body.hint].filter(Boolean).join(": "));
-  return body;
-}
 
 // Section with a heading. `draw` returns its elements from what `path` gives; `isClosed`: it is read only
 // while it is open, since reading it asks the Kafka clusters.
@@ -24,7 +18,7 @@ export function part({ heading, path, draw, everyMs, isClosed = false }) {
     clearTimeout(own.timer);
     if (isClosed && !frame.open) return;
     try {
-      shown.replaceChildren(...draw(await read(path)));
+      shown.replaceChildren(...[draw(await call("GET", path))].flat());
       own.readAt = performance.now();
       lost.textContent = "";
     } catch (error) {
@@ -43,19 +37,10 @@ export function title(text, paths) {
   byId("sources").replaceChildren("as JSON: ", ...links.flatMap((link) => [link, " "]));
 }
 
-export function table(heads, rows, none) {
-  if (!rows.length) return [element("p", { text: none, kind: "quiet" })];
-  const head = element("tr", {}, ...heads.map((text) => element("th", { text, scope: "col" })));
-  const body = rows.map((cells) =>
-    element("tr", {}, ...cells.map((cell) => (cell instanceof Node ? element("td", {}, cell) : element("td", { text: String(cell ?? "not known") })))),
-  );
-  return [element("table", {}, element("thead", {}, head), element("tbody", {}, ...body))];
-}
-
 // Names with their values; those without a value are left out.
 export function facts(values) {
   const shown = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
-  return [element("dl", {}, ...shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: String(value) })]))];
+  return element("dl", {}, ...shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: String(value) })]));
 }
 
 function showAge() {

@@ -1,12 +1,12 @@
 // One topic: its partitions with positions and lag, its events, audit, differing settings and groups.
-import { actionButton, tileActions } from "../grid/actions.js";
+import { actionButton, deletion, tileActions } from "../grid/actions.js";
 import { given } from "../grid/address.js";
-import { byId } from "../grid/elements.js";
-import { cellsOf } from "../grid/history.js";
+import { byId, table } from "../grid/elements.js";
+import { HEADS, cellsOf } from "../grid/history.js";
 import { duration, since } from "../grid/times.js";
 import { link, workerPage } from "../grid/links.js";
 import { acts, limitActs, positionActs } from "./acts.js";
-import { facts, part, table, title } from "./parts.js";
+import { facts, part, title } from "./parts.js";
 
 const asked = given();
 const topic = asked.get("topic") || "";
@@ -33,7 +33,7 @@ function partitionsOf(body) {
   });
   const heads = ["partition", "ideal worker", "reported", "position", "end of source", "lag, records", "lag", "reason"];
   return [
-    ...facts({
+    facts({
       state: body.effectiveState,
       stopped: body.stopped,
       "target topic": body.targetTopic,
@@ -41,7 +41,7 @@ function partitionsOf(body) {
       "figures read": body.progressAgeSeconds === null ? "not yet" : `${duration(body.progressAgeSeconds)} ago`,
       outlook: body.targetOutlook,
     }),
-    ...table(heads, rows, "No partition is whitelisted."),
+    table(heads, rows, "No partition is whitelisted."),
   ];
 }
 
@@ -49,8 +49,8 @@ function auditOf(body) {
   const rows = body.verified.map((each) => [each.partition, each.from, each.to, since(each.verifiedAt, Date.now()), each.position]);
   const differences = Object.entries(body.differences).map(([kind, count]) => `${count} ${kind}`);
   return [
-    ...facts({ state: body.state, reason: body.reason, differences: differences.join(", "), behind: body.behindOffsets }),
-    ...table(["partition", "verified from", "to", "when", "position"], rows, "No partition was verified."),
+    facts({ state: body.state, reason: body.reason, differences: differences.join(", "), behind: body.behindOffsets }),
+    table(["partition", "verified from", "to", "when", "position"], rows, "No partition was verified."),
   ];
 }
 
@@ -73,19 +73,14 @@ const paths = [`/topics/${name}?${chosen}`, `/positions/${name}?${chosen}`, `/au
 title(`${route}/${topic}`, paths);
 byId("acts").append(
   ...tileActions({ route, topic, worker: null }),
-  actionButton({
-    text: `Delete ${topic}`,
-    method: "DELETE",
-    path: `/topics/${name}?${chosen}`,
-    explain: async () => [`${topic} is no longer copied on ${route}. The target topic and the positions are kept.`],
-  }),
+  actionButton(deletion({ route, topic })),
 );
 byId("acts").after(acts(...positionActs(topic, chosen)), acts(...limitActs(topic, `/limits/topics/${name}?${chosen}`)));
 part({ heading: "Partitions", path: paths[0], draw: partitionsOf, everyMs: 3000 });
 part({
   heading: "Events",
   path: `/history?${new URLSearchParams({ topic, limit: 30, src: chosen.get("src"), dst: chosen.get("dst") })}`,
-  draw: (body) => table(["when", "kind", "of", "what", "reason", "by"], body.history.map(cellsOf), "Nothing happened to it lately."),
+  draw: (body) => table(HEADS, body.history.map(cellsOf), "Nothing happened to it lately."),
   everyMs: 5000,
 });
 part({ heading: "Audit", path: paths[2], draw: auditOf, everyMs: 10000 });

@@ -1,12 +1,12 @@
 // One worker: what it offers, its load, and the partitions that it holds.
 import { workerActions } from "../grid/actions.js";
 import { given } from "../grid/address.js";
-import { byId } from "../grid/elements.js";
-import { cellsOf } from "../grid/history.js";
+import { byId, table } from "../grid/elements.js";
+import { HEADS, cellsOf } from "../grid/history.js";
 import { since } from "../grid/times.js";
 import { link, topicPage } from "../grid/links.js";
 import { acts, limitActs } from "./acts.js";
-import { facts, part, table, title } from "./parts.js";
+import { facts, part, title } from "./parts.js";
 
 const worker = given().get("worker") || "";
 const path = `/instances/${encodeURIComponent(worker)}`;
@@ -32,7 +32,7 @@ function workerOf(body) {
     held.reason,
   ]);
   return [
-    ...facts({
+    facts({
       condition: conditionOf(each),
       slots: each.slots,
       tags: each.tags.join(", "),
@@ -42,7 +42,7 @@ function workerOf(body) {
       share: `${each.idealPartitions} partitions; it holds ${each.heldPartitions}, ${each.onlinePartitions} ONLINE, ${each.errorPartitions} in ERROR`,
       load: megabytes(each.bytesPerSecond),
     }),
-    ...table(["topic", "partition", "state", "rate", "reason"], rows, "It holds no partition."),
+    table(["topic", "partition", "state", "rate", "reason"], rows, "It holds no partition."),
   ];
 }
 
@@ -53,6 +53,6 @@ part({ heading: "Condition and partitions", path, draw: workerOf, everyMs: 3000 
 part({
   heading: "Events",
   path: `/history?${new URLSearchParams({ worker, limit: 30 })}`,
-  draw: (body) => table(["when", "kind", "of", "what", "reason", "by"], body.history.map(cellsOf), "Nothing happened to it lately."),
+  draw: (body) => table(HEADS, body.history.map(cellsOf), "Nothing happened to it lately."),
   everyMs: 5000,
 });
