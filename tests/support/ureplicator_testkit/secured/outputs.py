@@ -31,6 +31,14 @@ COMMANDS = (
     ("audits",),
 )
 PAGES = ("/status", "/health", "/metrics", "/config", "/")
+PATH_PARAMETERS = {
+    "topic": "t",
+    "partition": "0",
+    "worker": "w1",
+    "group": "g",
+    "task": "unknown",
+}
+"""Of all GETs: name -> the value to ask for."""
 TIMEOUT_S = 20
 
 
@@ -74,7 +82,7 @@ def _logs(fleet: Fleet) -> Iterator[tuple[str, str]]:
 
 
 def _responses(fleet: Fleet, topic: str) -> Iterator[tuple[str, str]]:
-    names = {"topic": topic, "partition": "0", "worker": "w1", "instance": "w1", "group": "g"}
+    names = {**PATH_PARAMETERS, "topic": topic}
     paths = fleet.rest("GET", "/openapi.json")["paths"]
     for template in (path for path, item in paths.items() if "get" in item):
         path = template

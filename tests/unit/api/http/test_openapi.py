@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from ureplicator_controller.api.http.models.responses import responses, validated
 from ureplicator_controller.api.http.models.topics import TopicList
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
+from ureplicator_testkit.secured.outputs import PATH_PARAMETERS
 
 PAGES = {
     "/",
@@ -50,6 +52,12 @@ def test_every_call_is_described(rest: RestFixture, schema: dict[str, Any]) -> N
         if rule.rule not in PAGES
     }
     assert {(method, path) for method, path, _ in operations(schema)} == offered
+
+
+def test_the_search_for_secrets_knows_the_parameters_of_every_get(schema: dict[str, Any]) -> None:
+    paths = [path for method, path, _ in operations(schema) if method == "GET"]
+    names = {name for path in paths for name in re.findall("{([^}]*)}", path)}
+    assert names == set(PATH_PARAMETERS)
 
 
 def test_each_call_has_a_summary_and_its_problems(schema: dict[str, Any]) -> None:
