@@ -38,6 +38,7 @@ CAUGHT_BY = {
     "no-delay": "M",
     "no-brake": "M",
     "leave-not-seen": "C",
+    "former-topics-kept": "P",
     "slots-not-counted": "C",
     "owner-epoch-not-raised": "S",
     "response-before-write": "A",

@@ -36,6 +36,7 @@ from ureplicator_controller.core.planning.steps import (
     WriteSwitches,
     operations,
 )
+from ureplicator_controller.core.state.by_topic import ByTopic
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 MAX_ROUNDS = 8
@@ -91,14 +92,21 @@ class VettedPlan:
 
 
 def vetted_plan(
-    snapshot: Snapshot, *, plan: Callable[[Snapshot], Plan], paths: Paths
+    snapshot: Snapshot,
+    *,
+    plan: Callable[[Snapshot], Plan],
+    paths: Paths,
+    assigned: ByTopic[AssignmentEntry] | None = None,
 ) -> VettedPlan:
-    """Plan until every step is admitted, each time around what was refused before."""
+    """Plan until every step is admitted, each time around what was refused before.
+
+    `assigned`: the snapshot's assignments by topic, if they are known already.
+    """
     around = snapshot
     isolated: list[Isolated] = []
     for _ in range(MAX_ROUNDS):
         decided = plan(around)
-        vetted = vet(decided.steps, snapshot, paths)
+        vetted = vet(decided.steps, snapshot, paths, assigned)
         isolated += vetted.refused
         before, around = around, _without(around, vetted.refused)
         if before is around:
@@ -106,11 +114,16 @@ def vetted_plan(
     return VettedPlan(decided, vetted, tuple(isolated))
 
 
-def vet(steps: Sequence[Step], snapshot: Snapshot, paths: Paths) -> VettedSteps:
+def vet(
+    steps: Sequence[Step],
+    snapshot: Snapshot,
+    paths: Paths,
+    assigned: ByTopic[AssignmentEntry] | None = None,
+) -> VettedSteps:
     """Encode the steps and ask the invariants; steps that nothing depends on may be left out."""
     if not steps:
         return VettedSteps()
-    vetting = _Vetting(snapshot, paths)
+    vetting = _Vetting(snapshot, paths, InvariantChecker(snapshot, assigned))
     for step in steps:
         vetting.vet(step)
     return VettedSteps(tuple(vetting.steps), tuple(vetting.operations), tuple(vetting.refused))
@@ -119,13 +132,13 @@ def vet(steps: Sequence[Step], snapshot: Snapshot, paths: Paths) -> VettedSteps:
 class _Vetting:
     """Working state of one vetting."""
 
-    def __init__(self, snapshot: Snapshot, paths: Paths) -> None:
+    def __init__(self, snapshot: Snapshot, paths: Paths, checker: InvariantChecker) -> None:
         self.steps: list[Step] = []
         self.operations: list[tuple[Operation, ...]] = []
         self.refused: list[Isolated] = []
         self._snapshot = snapshot
         self._paths = paths
-        self._checker = InvariantChecker(snapshot)
+        self._checker = checker
         self._is_cut = False
 
     def vet(self, step: Step) -> None:

@@ -26,13 +26,14 @@ from ureplicator_common.coordination import (
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, encode_history, encode_isolated, encode_route
-from ureplicator_controller.core.planning.invariants import InvariantWatch
+from ureplicator_controller.core.planning.invariants import InvariantWatch, Violation
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.reporting.event_history import blocks_to_write
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
 from ureplicator_controller.core.reporting.move_causes import move_causes
 from ureplicator_controller.core.routes import WITHDRAW_AFTER_S, unknown_routes, withdrawals
+from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.vetting import Isolated, VettedSteps, subjects, vetted_plan
 from ureplicator_controller.engines.executor import Executor, PlanOutcome
@@ -79,6 +80,7 @@ class ControlLoop:
         self._begun_epoch: int | None = None
         self._leads_since_s = clock.monotonic_s()
         self._recorded: Snapshot | None = None
+        self._indexer = FleetIndexer()
         self._invariants = InvariantWatch()
         self._isolated: tuple[str, ...] = ()
         self._wake_at_s: float | None = None
@@ -210,7 +212,16 @@ class ControlLoop:
         self._metrics.unreadable.set(len(snapshot.unreadable_nodes))
         if self._withdraws_routes(snapshot, epoch, began_s):
             return SETTLE_INTERVAL_S
-        around = vetted_plan(snapshot, plan=lambda seen: plan(seen, began_s), paths=self._paths)
+        index = self._indexer.of(snapshot)
+        violations = self._invariants.violations(snapshot, index, began_s)
+        self._metrics.violations.inc(len(violations))
+        _log_violations(violations)
+        around = vetted_plan(
+            snapshot,
+            plan=lambda seen: plan(seen, began_s, self._indexer),
+            paths=self._paths,
+            assigned=index.assigned,
+        )
         self._report(around.isolated, epoch)
         decided = around.plan
         self._observer.remember(decided.pending_releases, decided.load_review_at_s)
@@ -265,14 +276,8 @@ class ControlLoop:
             log.warning("%s was not written: %s", path, written)
 
     def _execute(self, vetted: VettedSteps, snapshot: Snapshot, epoch: int) -> PlanOutcome:
-        """Execute the steps. An invariant that was violated before (by a manual write, for example) is
-        logged; the plan may repair it."""
         if snapshot.epoch != epoch:
             return PlanOutcome.DEPOSED
-        found = self._invariants.violations(snapshot)
-        if found:
-            self._metrics.violations.inc(len(found))
-            log.error("invariant violated in ZooKeeper (%d in all): %s", len(found), found[0])
         return self._executor.execute(vetted, epoch)
 
     def _record(
@@ -311,3 +316,9 @@ def _log_isolated(texts: Sequence[str]) -> None:
         log.error("step refused, the plan leaves alone %s", text)
     if not texts:
         log.info("all steps are admitted again")
+
+
+def _log_violations(found: Sequence[Violation]) -> None:
+    """Of the stored state, after a manual write for example; the plan may repair it."""
+    if found:
+        log.error("invariant violated in ZooKeeper (%d in all): %s", len(found), found[0])

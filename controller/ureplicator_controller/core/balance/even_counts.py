@@ -24,9 +24,12 @@ class EvenCounts:
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
 
-    def is_even(self) -> bool:
-        """True if no eligible worker is above its quota in a pool."""
-        return not any(self._excess(number, each) for number, each in enumerate(self._quotas()))
+    def has_moves(self) -> bool:
+        """True if an eligible worker is above its quota in a pool, and another one has room."""
+        return any(
+            self._room(number, quota) and self._excess(number, quota)
+            for number, quota in enumerate(self._quotas())
+        )
 
     def moves(self) -> Iterator[tuple[Partition, WorkerId]]:
         """Move partitions above the quotas of each pool, the fullest workers first, as far as others have
@@ -59,6 +62,12 @@ class EvenCounts:
         )
         return any(counts[worker] > quota[worker] for worker in eligible)
 
+    def _room(self, number: int, quota: Mapping[WorkerId, int]) -> int:
+        """Partitions that eligible workers lack."""
+        counts = self._placement.pool_counts[number]
+        eligible = self._placement.pools.each[number].eligible
+        return sum(max(0, quota[worker] - counts[worker]) for worker in eligible)
+
     def _quotas(self) -> list[dict[WorkerId, int]]:
         """Quota of each worker in each pool. A later pool fills up what the earlier ones leave uneven."""
         base = Counter(self._placement.counts)
@@ -72,7 +81,7 @@ class EvenCounts:
 
     def _take_excess(self, number: int, quota: Mapping[WorkerId, int]) -> list[Partition]:
         pool, counts = self._placement.pools.each[number], self._placement.pool_counts[number]
-        room = sum(max(0, quota[worker] - counts[worker]) for worker in pool.eligible)
+        room = self._room(number, quota)
         if not room or not self._excess(number, quota):
             return []
         topics, owned = self._topics(pool), self._placement.owned(pool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_controller.core.state.loads import NEGLIGIBLE_BYTES_PER_S, Rates
@@ -18,29 +18,31 @@ def widths(slots: Mapping[WorkerId, int]) -> dict[WorkerId, float]:
 
 
 class LoadEstimate:
-    """Load of each eligible worker. An unknown rate counts as the average rate; without rates all are 0.
+    """Load of each eligible worker: the rates that it measured itself, and the average rate for each other
+    partition of its own. Without rates all loads are 0.
 
-    A worker with twice the slots is to copy twice as much: loads are compared divided by `widths`.
+    What a worker measured may still have a partition that has moved away since, for the seconds until it
+    writes the next figures. A worker with twice the slots is to copy twice as much: loads are divided by
+    `widths` before they are compared.
     """
 
     def __init__(
-        self,
-        owned: Mapping[WorkerId, Sequence[Partition]],
-        slots: Mapping[WorkerId, int],
-        rates: Rates,
+        self, counts: Mapping[WorkerId, int], slots: Mapping[WorkerId, int], rates: Rates
     ) -> None:
-        self._rates = {
-            partition: rate for entries in rates.values() for partition, rate in entries.items()
-        }
+        self._rates: dict[Partition, float] = {}
+        for measured in rates.values():
+            self._rates.update(measured)
         self._average_rate = sum(self._rates.values()) / len(self._rates) if self._rates else 0.0
         self._widths = widths(slots)
         self._loads = {
-            worker: sum(self.rate(partition) for partition in partitions)
-            for worker, partitions in owned.items()
+            worker: self._load(count, rates.get(worker, {})) for worker, count in counts.items()
         }
         self._average = sum(self._loads.values()) / max(1, len(self._loads))
         self.matters = self._average > NEGLIGIBLE_BYTES_PER_S
         self._step = max(self._average * LOAD_LEVEL, NEGLIGIBLE_BYTES_PER_S)
+
+    def _load(self, count: int, measured: Mapping[Partition, float]) -> float:
+        return sum(measured.values()) + max(0, count - len(measured)) * self._average_rate
 
     def rate(self, partition: Partition) -> float:
         """Bytes per second."""

@@ -73,10 +73,10 @@ class Placement:
         """Eligible workers of each pool by rank; empty until they are sorted in."""
         self.estimate = self._estimated({})
 
-    def add_fixed(self, worker: WorkerId, route: Route) -> None:
-        """Count a partition that must not be moved."""
+    def add_fixed(self, worker: WorkerId, route: Route, number: int = 1) -> None:
+        """Count partitions that must not be moved, or not yet: see `make_movable`."""
         if worker in self.counts:
-            self._count(worker, route, 1)
+            self._count(worker, route, number)
 
     def _count(self, worker: WorkerId, route: Route, number: int) -> None:
         self.counts[worker] += number
@@ -89,6 +89,10 @@ class Placement:
         """Count a partition that may be moved (if its worker is eligible)."""
         if worker in self.counts:
             self._count(worker, key.route, 1)
+        self.make_movable(worker, key, partition)
+
+    def make_movable(self, worker: WorkerId, key: TopicKey, partition: Partition) -> None:
+        """Have a partition moved where that is of use; it is counted already."""
         self.movable.setdefault(key, {}).setdefault(worker, []).append(partition)
         if self._spread.has_zones:
             self._spread.add(worker, key, 1)
@@ -112,9 +116,9 @@ class Placement:
         self.unsort()
 
     def _estimated(self, rates: Rates) -> LoadEstimate:
-        owned = self.owned()
-        slots = {worker: self.pools.offer(worker).slots for worker in owned}
-        return LoadEstimate(owned if rates else dict.fromkeys(owned, ()), slots, rates)
+        eligible = dict.fromkeys(worker for pool in self.pools.each for worker in pool.eligible)
+        slots = {worker: self.pools.offer(worker).slots for worker in eligible}
+        return LoadEstimate({worker: self.counts[worker] for worker in eligible}, slots, rates)
 
     def rate(self, partition: Partition) -> float:
         """Estimated bytes per second of a partition."""

@@ -127,7 +127,7 @@ def mark_committed_positions(
         if view.partition.number in intent.had_position:
             continue
         epoch = view.before.owner_epoch if view.before else None
-        if any(each.committed and each.owner_epoch == epoch for _, each in view.reported):
+        if any(each.committed and each.owner_epoch == epoch for each in view.reported.values()):
             first.setdefault(view.key, set()).add(view.partition.number)
     for key, numbers in first.items():
         stored = snapshot.topics[key]

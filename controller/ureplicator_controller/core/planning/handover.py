@@ -164,7 +164,7 @@ class Handover:
         """Revoke the partition from other workers; shorten the owner's list of ids to fence."""
         if view.is_unreadable or (view.after is view.before and view.is_settled()):
             return
-        for worker, assignment in view.assigned:
+        for worker, assignment in view.assigned.items():
             entry = view.after
             if entry and entry.worker == worker and entry.owner_epoch == assignment.owner_epoch:
                 self._shorten_fence(view, worker, assignment, entry)

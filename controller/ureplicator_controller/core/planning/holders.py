@@ -62,8 +62,8 @@ class HolderRules:
         self, view: PartitionView, holders: Mapping[WorkerId, SessionId]
     ) -> Sequence[WorkerId]:
         """Live workers that hold the partition, in order."""
-        found = {worker for worker, _ in view.assigned if worker in self._sessions}
-        found.update(worker for worker, _ in view.reported)
+        found = {worker for worker in view.assigned if worker in self._sessions}
+        found.update(view.reported)
         found.update(view.stale_reports)
         found.update(worker for worker in holders if worker in self._behind)
         return sorted(found)
@@ -88,7 +88,7 @@ class HolderRules:
         """Workers that may still be able to commit the partition, with the session that got it."""
         owner = self._proven_owner(view)
         holders = dict(view.holders_before) if owner is None else {owner: self._sessions[owner]}
-        for worker, _ in view.assigned:
+        for worker in view.assigned:
             holders.setdefault(worker, self._sessions.get(worker, NO_SESSION))
         return {
             worker: session

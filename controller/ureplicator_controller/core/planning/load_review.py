@@ -14,7 +14,7 @@ pending moves might move the same partitions again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from ureplicator_common.contents import IdealEntry
@@ -67,11 +67,17 @@ def review_loads(snapshot: Snapshot, eligible: Sequence[WorkerId], now_s: float)
 
 
 def preferred_workers(
-    snapshot: Snapshot, eligible: Sequence[WorkerId], review: LoadReview
+    snapshot: Snapshot,
+    eligible: Sequence[WorkerId],
+    review: LoadReview,
+    entries: Iterable[IdealEntry],
 ) -> Sequence[WorkerId]:
-    """Eligible workers without those that lack progress or are suspect, unless no others are left."""
+    """Eligible workers without those that lack progress or are suspect, unless no others are left.
+
+    `entries`: all of the fleet that may have a suspect.
+    """
     preferred = eligible
     stalled = review.workers_without_progress if review.no_progress else frozenset[WorkerId]()
-    for unfit in (stalled, suspect_workers(snapshot)):
+    for unfit in (stalled, suspect_workers(snapshot, entries)):
         preferred = [worker for worker in preferred if worker not in unfit] or preferred
     return preferred

@@ -39,6 +39,7 @@ from ureplicator_controller.core.state.exclusions import (
     exclusion_reason,
     is_configured,
 )
+from ureplicator_controller.core.state.fleet_index import RouteWorker
 from ureplicator_controller.core.state.loads import Rates, settled_rates
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -53,7 +54,10 @@ def select_owners(
     review: LoadReview,
     now_s: float,
 ) -> float | None:
-    """Set `move` of every partition that gets another owner; return when the next delay ends."""
+    """Set `move` of every partition that gets another owner; return when the next delay ends.
+
+    Opens the views of more topics, where partitions may move for the sake of others.
+    """
     selection = _OwnerSelection(
         snapshot=snapshot, views=views, membership=membership, review=review, now_s=now_s
     )
@@ -81,17 +85,23 @@ class _OwnerSelection:
         self._now_s = now_s
         self._pools = select_pools(
             snapshot,
-            preferred=preferred_workers(snapshot, membership.eligible, review),
+            preferred=preferred_workers(
+                snapshot,
+                membership.eligible,
+                review,
+                (view.before for view in views.each() if view.before is not None),
+            ),
             counted=(*membership.delayed, *membership.eligible),
             owners=self._owners,
         )
         self._placement = Placement(self._pools)
+        self._eligible = frozenset(membership.eligible)
 
     def _owners(self) -> Iterator[tuple[Route, WorkerId]]:
-        for key, topic in self._views.items():
-            for view in topic.values():
-                if view.owner is not None:
-                    yield key.route, view.owner
+        for view in self._views.each():
+            if view.owner is not None:
+                yield view.key.route, view.owner
+        yield from self._views.counts.elements()
 
     def _wake_by(self, at_s: float) -> None:
         self.wake_at_s = at_s if self.wake_at_s is None else min(self.wake_at_s, at_s)
@@ -100,12 +110,21 @@ class _OwnerSelection:
 
     def find_unplaced(self) -> list[PartitionView]:
         """Count all partitions by owner; return the active ones that need another owner."""
-        unplaced: list[PartitionView] = []
-        for topic in self._views.values():
-            for view in topic.values():
-                if self._needs_owner(view):
-                    unplaced.append(view)
-        return unplaced
+        if self._review.is_due:
+            self._views.open_all()
+        self._views.open_owned(self._may_lose)
+        for (route, worker), number in self._views.counts.items():
+            self._placement.add_fixed(worker, route, number)
+        return [view for view in self._views.each() if self._needs_owner(view)]
+
+    def _may_lose(self, pair: RouteWorker) -> bool:
+        """True if a worker may have to give partitions of the route away, or has them for a time only."""
+        route, worker = pair
+        return (
+            worker not in self._eligible
+            or lacks_capacity(self._snapshot, worker)
+            or self._is_foreign(worker, route)
+        )
 
     def _needs_owner(self, view: PartitionView) -> bool:
         """True if a partition needs another owner; count it for its owner if it does not."""
@@ -157,7 +176,7 @@ class _OwnerSelection:
         if view.owner is not None:
             self._placement.add_fixed(view.owner, view.key.route)
         elif view.assigned:
-            self._placement.add_fixed(view.assigned[0][0], view.key.route)
+            self._placement.add_fixed(next(iter(view.assigned)), view.key.route)
 
     def _unplaced_reason(self, view: PartitionView) -> str:
         """Reason why an active partition needs an owner; "" if it has one that may keep it."""
@@ -180,9 +199,11 @@ class _OwnerSelection:
     def _foreign_reason(self, view: PartitionView, owner: WorkerId) -> str:
         """Reason to leave a worker that is not in the pool of the route; "" if it is, or no other is."""
         route = view.key.route
-        if not self._placement.can_place(route) or self._placement.is_member(owner, route):
-            return ""
-        return f"worker {owner} is not for route {route}"
+        return f"worker {owner} is not for route {route}" if self._is_foreign(owner, route) else ""
+
+    def _is_foreign(self, worker: WorkerId, route: Route) -> bool:
+        placement = self._placement
+        return placement.can_place(route) and not placement.is_member(worker, route)
 
     # New owners.
 
@@ -197,13 +218,13 @@ class _OwnerSelection:
                 self._keep_lost_owner(view)
         if not self._membership.eligible:
             return
-        if placeable or self._review.is_due or not EvenCounts(placement).is_even():
+        if placeable or self._review.is_due or EvenCounts(placement).has_moves():
             placement.use_rates(self._rates())
         for view in sorted(placeable, key=self._order):
             move = view.move or Move(None, "")
             view.move = replace(move, worker=placement.place(view.key, view.partition))
         for partition, move in self._moves_for_balance(is_placing=bool(placeable)).items():
-            self._views[partition.key][partition.number].move = move
+            self._views.by_topic[partition.key][partition.number].move = move
 
     def _order(self, view: PartitionView) -> tuple[int, float]:
         """Narrow pools first, then what copies most."""
@@ -212,7 +233,7 @@ class _OwnerSelection:
     def _moves_for_balance(self, *, is_placing: bool) -> Mapping[Partition, Move]:
         """Moves to even counts; if counts are even and nothing is being placed, to even load."""
         is_allowed = may_move(self._snapshot.switches, False)
-        moves = even_counts(self._placement) if is_allowed else {}
+        moves = self._moves_to_even_counts() if is_allowed else {}
         if moves and self._now_s < self._membership.joins_settled_at_s:
             self._wake_by(self._membership.joins_settled_at_s)
             return {}
@@ -223,6 +244,14 @@ class _OwnerSelection:
         ) in self._membership.delayed.values():  # its share is reserved until then
             self._wake_by(delay_ends_at_s)
         return {} if is_placing else self._moves_for_load()
+
+    def _moves_to_even_counts(self) -> Mapping[Partition, Move]:
+        if not EvenCounts(self._placement).has_moves():
+            return {}
+        for view in self._views.open_all():
+            if view.owner is not None:
+                self._placement.make_movable(view.owner, view.key, view.partition)
+        return even_counts(self._placement)
 
     def _moves_for_load(self) -> Mapping[Partition, Move]:
         """Moves to even load, if a review is due and no join or rebalance delay is pending."""

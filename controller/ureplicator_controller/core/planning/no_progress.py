@@ -30,7 +30,7 @@ progress there too. The suspicion is stored in the ideal state as well, by the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from ureplicator_common.contents import IdealEntry, PartitionLoad
@@ -172,12 +172,14 @@ def entries_without_suspects(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
     }
 
 
-def suspect_workers(snapshot: Snapshot) -> Set[WorkerId]:
-    """Live workers that get no partitions as long as there are others."""
+def suspect_workers(snapshot: Snapshot, entries: Iterable[IdealEntry]) -> Set[WorkerId]:
+    """Live workers that get no partitions as long as there are others.
+
+    `entries`: all of the fleet that may have a suspect.
+    """
     sessions = {
         entry.suspect_session
-        for stored in snapshot.ideal.values()
-        for entry in stored.value.entries.values()
+        for entry in entries
         if entry.suspect_session and entry.no_progress_moves < MAX_MOVES
     }
     if not sessions or is_rebalance_due(snapshot):

@@ -1,18 +1,26 @@
 """Per-partition view: intent, ideal state, assignments and current states joined by partition.
 
 Ideal states are stored by topic, assignments and current states by worker, and a plan decides
-partition by partition. So they are joined once, at the start of a plan. In a big fleet the join is most
-of the plan's cost, and afterwards nothing is looked up again.
+partition by partition. `state.fleet_index` joins them. A plan opens views of the topics that it decides on:
+usually of those that are not at rest, and of all where the shares of workers change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ureplicator_common.contents import AssignmentEntry, CurrentEntry, IdealEntry, TopicIntent
 from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
 from ureplicator_controller.core.balance.placement import Move
+from ureplicator_controller.core.state.by_topic import ByWorker
+from ureplicator_controller.core.state.fleet_index import (
+    FleetIndex,
+    FleetIndexer,
+    RouteWorker,
+    is_settled,
+)
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -30,9 +38,9 @@ class PartitionView:
     key: TopicKey
     intent: TopicIntent | None
     before: IdealEntry | None
-    assigned: list[tuple[WorkerId, AssignmentEntry]] = field(default_factory=list)
-    reported: list[tuple[WorkerId, CurrentEntry]] = field(default_factory=list)
-    stale_reports: list[WorkerId] = field(default_factory=list)
+    assigned: ByWorker[AssignmentEntry]
+    reported: ByWorker[CurrentEntry]
+    stale_reports: Sequence[WorkerId]
     is_unreadable: bool = False
 
     move: Move | None = None
@@ -50,10 +58,7 @@ class PartitionView:
 
     def assignment_of(self, worker: WorkerId) -> AssignmentEntry | None:
         """Entry in the worker's stored assignment; None if it is not assigned."""
-        for assignee, entry in self.assigned:
-            if assignee == worker:
-                return entry
-        return None
+        return self.assigned.get(worker)
 
     def is_assigned(self, worker: WorkerId, entry: IdealEntry) -> bool:
         """True if the worker's assignment has the partition under the entry's owner epoch."""
@@ -62,112 +67,111 @@ class PartitionView:
 
     def is_reported_by(self, worker: WorkerId) -> bool:
         """True if any current state of the worker lists it, of its live session or a former one."""
-        return worker in self.stale_reports or any(each == worker for each, _ in self.reported)
+        return worker in self.stale_reports or worker in self.reported
 
     def is_online(self, worker: WorkerId, entry: IdealEntry) -> bool:
         """True if the worker reports it ONLINE under the entry's owner epoch."""
-        return any(
-            each == worker
+        reported = self.reported.get(worker)
+        return (
+            reported is not None
             and reported.state is PartitionState.ONLINE
             and reported.owner_epoch == entry.owner_epoch
-            for each, reported in self.reported
         )
 
     def is_settled(self) -> bool:
         """Test for the usual case: assigned to its owner, which is the only holder; nothing to fence."""
-        entry = self.before
-        if entry is None or len(self.assigned) != 1 or len(entry.holders) != 1:
-            return False
-        worker, assignment = self.assigned[0]
-        return (
-            worker == entry.worker
-            and assignment.owner_epoch == entry.owner_epoch
-            and worker in entry.holders
-            and not assignment.fence
-        )
+        return self.before is not None and is_settled(self.before, self.assigned)
 
 
-PartitionViews = Mapping[TopicKey, Mapping[int, PartitionView]]
+TopicViews = dict[int, PartitionView]
 
 
-def partition_views(snapshot: Snapshot) -> PartitionViews:
-    """Join all partitions that appear in an intent, ideal, assignment or current node; in order."""
-    join = _Join(snapshot)
-    join.add_topics()
-    join.add_assignments()
-    join.add_current_states()
-    join.add_unlisted()
-    join.mark_unreadable()
-    return join.by_topic
+class PartitionViews:
+    """Views of topics that are not at rest, and of others once they are opened. `by_topic` is in order.
 
+    `counts`: partitions of all other topics by route and owner.
+    """
 
-class _Join:
-    """Working state of one join."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.by_topic: dict[TopicKey, dict[int, PartitionView]] = {}
+    def __init__(self, snapshot: Snapshot, index: FleetIndex | None = None) -> None:
+        """Without an index, all topics are opened."""
+        self.by_topic: dict[TopicKey, TopicViews] = {}
+        self.counts: Counter[RouteWorker] = Counter()
         self._snapshot = snapshot
-        self._found: dict[Partition, PartitionView] = {}
-        self._unlisted: list[PartitionView] = []
+        self._index = index or FleetIndexer().of(snapshot)
+        if index is None:
+            self._add({*self._index.busy, *self._index.at_rest})
+        else:
+            self.counts.update(index.counts)
+            self._add(index.busy)
+            self.open(snapshot.unreadable_topics)
 
-    def add_topics(self) -> None:
-        """Views of all partitions that have an intent or an ideal state."""
-        found = self._found
-        for key in sorted({*self._snapshot.topics, *self._snapshot.ideal}):
-            intent = self._intent(key)
-            ideal = self._snapshot.ideal.get(key)
-            entries = ideal.value.entries if ideal else {}
-            topic = self.by_topic[key] = {}
-            for number in sorted({*entries, *range(intent.partitions if intent else 0)}):
-                partition = Partition(key.route, key.topic, number)
-                view = PartitionView(partition, key, intent, entries.get(number))
-                found[partition] = topic[number] = view
+    def open(self, keys: Iterable[TopicKey]) -> list[PartitionView]:
+        """Add the views of those of these topics that are at rest; return them."""
+        at_rest = self._index.at_rest
+        added = [key for key in keys if key in at_rest and key not in self.by_topic]
+        for key in added:
+            self.counts.subtract((key.route, worker) for worker in at_rest[key])
+        self._add(added)
+        return [view for key in added for view in self.by_topic[key].values()]
 
-    def _intent(self, key: TopicKey) -> TopicIntent | None:
-        stored = self._snapshot.topics.get(key)
-        return stored.value if stored else None
+    def open_all(self) -> list[PartitionView]:
+        """Add the views of all topics at rest; return them."""
+        return self.open(self._index.at_rest)
 
-    def add_assignments(self) -> None:
-        found = self._found
-        for worker, assignment in self._snapshot.assignments.items():
-            for partition, entry in assignment.value.entries.items():
-                view = found.get(partition) or self._add_unlisted(partition)
-                view.assigned.append((worker, entry))
+    def open_owned(self, by: Callable[[RouteWorker], bool]) -> list[PartitionView]:
+        """Add the views of topics at rest of which one of these workers owns a partition; return them."""
+        pairs = {pair for pair in self.counts if by(pair)}
+        owned = (
+            key
+            for key, owners in self._index.at_rest.items()
+            if pairs and any((key.route, worker) in pairs for worker in owners)
+        )
+        return self.open(list(owned))
 
-    def add_current_states(self) -> None:
-        found, sessions = self._found, self._snapshot.sessions
-        for worker, current in self._snapshot.current.items():
-            if worker not in sessions:
-                continue
-            is_live_session = current.owner == sessions[worker]
-            for partition, entry in current.value.entries.items():
-                view = found.get(partition) or self._add_unlisted(partition)
-                if is_live_session:
-                    view.reported.append((worker, entry))
-                else:
-                    view.stale_reports.append(worker)
+    def each(self) -> Iterator[PartitionView]:
+        """All views, in order."""
+        return (view for topic in self.by_topic.values() for view in topic.values())
 
-    def _add_unlisted(self, partition: Partition) -> PartitionView:
-        """View of a partition that has neither an intent nor an ideal state."""
-        view = PartitionView(partition, partition.key, self._intent(partition.key), None)
-        self._found[partition] = view
-        self._unlisted.append(view)
-        return view
+    def _add(self, keys: Collection[TopicKey]) -> None:
+        found = {key: self._topic(key) for key in keys}
+        if found:
+            listed = (self._snapshot.topics.keys(), self._snapshot.ideal.keys())
+            both = {**self.by_topic, **found}
+            self.by_topic = {
+                key: both[key]
+                for key in sorted(both)
+                if both[key] or any(key in each for each in listed)
+            }
 
-    def add_unlisted(self) -> None:
-        for view in sorted(self._unlisted, key=lambda view: view.partition):
-            self.by_topic.setdefault(view.key, {})[view.partition.number] = view
-
-    def mark_unreadable(self) -> None:
-        snapshot = self._snapshot
+    def _topic(self, key: TopicKey) -> TopicViews:
+        """Views of the partitions that appear in an intent, ideal, assignment or current node; in order."""
+        snapshot, index = self._snapshot, self._index
+        intent, ideal = snapshot.topics.get(key), snapshot.ideal.get(key)
+        entries = ideal.value.entries if ideal else {}
+        assigned, reported = index.assigned.get(key, {}), index.view.topic(key)
+        stale = index.stale.get(key, {})
+        listed = range(intent.value.partitions if intent else 0)
+        views = {
+            number: PartitionView(
+                Partition(key.route, key.topic, number),
+                key,
+                intent.value if intent else None,
+                entries.get(number),
+                assigned.get(number, {}),
+                reported.get(number, {}),
+                stale.get(number, ()),
+            )
+            for number in sorted({*listed, *entries, *assigned, *reported, *stale})
+        }
         if snapshot.unreadable_topics or snapshot.unreadable_workers:
-            for view in self._found.values():
-                view.is_unreadable = view.key in snapshot.unreadable_topics or not _involved(
+            for view in views.values():
+                view.is_unreadable = key in snapshot.unreadable_topics or not _involved(
                     view
                 ).isdisjoint(snapshot.unreadable_workers)
+        return views
 
 
 def _involved(view: PartitionView) -> set[WorkerId]:
     """Workers that own the partition, hold it or have it assigned."""
-    involved = {worker for worker, _ in view.assigned} | set(view.holders_before)
+    involved = {*view.assigned, *view.holders_before}
     return involved | {view.owner} if view.owner is not None else involved

@@ -45,7 +45,7 @@ from ureplicator_controller.core.planning.load_review import LoadReview, review_
 from ureplicator_controller.core.planning.membership import membership
 from ureplicator_controller.core.planning.new_owners import select_owners
 from ureplicator_controller.core.planning.owner_changes import owner_changes, plan_id
-from ureplicator_controller.core.planning.partitions import partition_views
+from ureplicator_controller.core.planning.partitions import PartitionViews
 from ureplicator_controller.core.planning.retirement import topic_steps
 from ureplicator_controller.core.planning.steps import Step
 from ureplicator_controller.core.planning.switches import (
@@ -55,6 +55,7 @@ from ureplicator_controller.core.planning.switches import (
     is_rebalance_due,
     without_delays,
 )
+from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.mass_loss import braked
 from ureplicator_controller.core.state.snapshot import PendingRelease, ReleaseRequest, Snapshot
 
@@ -77,19 +78,22 @@ class Plan:
     load_review_at_s: float | None = None
 
 
-def plan(snapshot: Snapshot, now_s: float) -> Plan:
-    """Plan the steps from this snapshot towards what operators want."""
+def plan(snapshot: Snapshot, now_s: float, indexer: FleetIndexer | None = None) -> Plan:
+    """Plan the steps from this snapshot towards what operators want.
+
+    With the indexer of former plans, what has not changed since is not looked at again; the plan is the same.
+    """
     if is_rebalance_due(snapshot):
-        return _plan_rebalance(snapshot, now_s)
-    return _plan_with_evictions(snapshot, now_s)
+        return _plan_rebalance(snapshot, now_s, indexer)
+    return _plan_with_evictions(snapshot, now_s, indexer)
 
 
-def _plan_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
+def _plan_rebalance(snapshot: Snapshot, now_s: float, indexer: FleetIndexer | None) -> Plan:
     """Plan once without delays, whatever the switches are; pending delays end with it."""
-    decided = _plan_with_evictions(without_delays(snapshot), now_s)
+    decided = _plan_with_evictions(without_delays(snapshot), now_s, indexer)
     wanted = snapshot.switches.rebalance_plan
     if wanted and plan_id(owner_changes(snapshot, decided.steps)) != wanted:
-        return _refuse_rebalance(snapshot, now_s)
+        return _refuse_rebalance(snapshot, now_s, indexer)
     return replace(
         decided,
         steps=(*decided.steps, *end_rebalance(snapshot)),
@@ -97,9 +101,9 @@ def _plan_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
     )
 
 
-def _refuse_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
+def _refuse_rebalance(snapshot: Snapshot, now_s: float, indexer: FleetIndexer | None) -> Plan:
     """Plan as without the request, which wants another plan than the one that is due now."""
-    decided = _plan_with_evictions(snapshot, now_s)
+    decided = _plan_with_evictions(snapshot, now_s, indexer)
     return replace(
         decided,
         steps=(*decided.steps, *end_rebalance(snapshot, PLAN_HAS_CHANGED)),
@@ -107,13 +111,13 @@ def _refuse_rebalance(snapshot: Snapshot, now_s: float) -> Plan:
     )
 
 
-def _plan_with_evictions(snapshot: Snapshot, now_s: float) -> Plan:
+def _plan_with_evictions(snapshot: Snapshot, now_s: float, indexer: FleetIndexer | None) -> Plan:
     """Plan; if that shows overdue workers, evict them and plan again as if they were gone."""
-    decided = _plan_once(snapshot, now_s)
+    decided = _plan_once(snapshot, now_s, indexer)
     overdue = overdue_workers(snapshot, decided.pending_releases, now_s)
     if not overdue:
         return decided
-    after = _plan_once(after_eviction(snapshot, overdue, now_s), now_s)
+    after = _plan_once(after_eviction(snapshot, overdue, now_s), now_s, indexer)
     reasons = (
         f"worker {worker} evicted: did not release {overdue[worker]}" for worker in sorted(overdue)
     )
@@ -124,25 +128,25 @@ def _plan_with_evictions(snapshot: Snapshot, now_s: float) -> Plan:
     )
 
 
-def _plan_once(seen: Snapshot, now_s: float) -> Plan:
+def _plan_once(seen: Snapshot, now_s: float, indexer: FleetIndexer | None) -> Plan:
     snapshot = braked(seen, now_s)
     workers = membership(snapshot, now_s)
     review = review_loads(snapshot, workers.eligible, now_s)
-    by_topic = partition_views(snapshot)
+    views = PartitionViews(snapshot, indexer.of(snapshot) if indexer else None)
+    views.open({partition.key for partition in (*review.no_progress, *review.recovered)})
     delay_ends_at_s = select_owners(
-        snapshot=snapshot, views=by_topic, membership=workers, review=review, now_s=now_s
+        snapshot=snapshot, views=views, membership=workers, review=review, now_s=now_s
     )
     reasons: Counter[str] = Counter()
     handover = Handover(snapshot=snapshot, recovered=review.recovered, reasons=reasons)
-    views = [view for topic in by_topic.values() for view in topic.values()]
-    for view in views:
+    for view in views.each():
         handover.decide(view)
     steps = (
         *forget_confirmed(seen),
         *register_workers(snapshot, reasons),
-        *mark_committed_positions(snapshot, views, reasons),
+        *mark_committed_positions(snapshot, views.each(), reasons),
         *share_steps(snapshot, reasons),
-        *topic_steps(snapshot, by_topic, handover=handover, reasons=reasons),
+        *topic_steps(snapshot, views, handover=handover, reasons=reasons),
         *handover.assignment_steps(),
         *forget_workers(snapshot, now_s, reasons),
     )

@@ -24,7 +24,7 @@ def topic_steps(
     snapshot: Snapshot, views: PartitionViews, *, handover: Handover, reasons: Counter[str]
 ) -> Iterator[WriteIdeal | Retire]:
     """Write the changed ideal states; retire deleted topics instead where possible."""
-    for key, topic in views.items():
+    for key, topic in views.by_topic.items():
         intent = snapshot.topics.get(key)
         if intent is None or intent.value.state is TopicState.DELETING:
             retire = _retire(snapshot, key, topic.values(), handover.holder_rules)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from ureplicator_common.contents import CHANGED, PositionChange, TopicIntent
 from ureplicator_common.model import OwnerEpoch, TopicKey, TopicState
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
-from ureplicator_controller.core.planning.partitions import PartitionView, partition_views
+from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -55,7 +55,11 @@ def due_changes(snapshot: Snapshot) -> dict[TopicKey, DueChanges]:
     }
     if not pending:
         return {}
-    rules, fence_ids, views = HolderRules(snapshot), FenceIds(snapshot), partition_views(snapshot)
+    rules, fence_ids, views = (
+        HolderRules(snapshot),
+        FenceIds(snapshot),
+        PartitionViews(snapshot).by_topic,
+    )
     found = {
         key: _due(snapshot, key, intent, views[key], rules=rules, fence_ids=fence_ids)
         for key, intent in pending.items()

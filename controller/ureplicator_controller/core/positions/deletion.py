@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
-from ureplicator_controller.core.planning.partitions import PartitionView, partition_views
+from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -37,7 +37,11 @@ def deletable_positions(snapshot: Snapshot) -> dict[TopicKey, DeletablePositions
     }
     if not marked:
         return {}
-    rules, fence_ids, views = HolderRules(snapshot), FenceIds(snapshot), partition_views(snapshot)
+    rules, fence_ids, views = (
+        HolderRules(snapshot),
+        FenceIds(snapshot),
+        PartitionViews(snapshot).by_topic,
+    )
     found = {
         key: _deletable(
             snapshot, key, intent, views[key].values(), rules=rules, fence_ids=fence_ids

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Partition, Route, TopicKey
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
-from ureplicator_controller.core.planning.partitions import PartitionView, partition_views
+from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -36,7 +36,11 @@ def orphaned_positions(snapshot: Snapshot, route: Route) -> dict[Partition, Orph
     settings = snapshot.routes.get(route)
     if settings is None:
         return {}
-    rules, fence_ids, views = HolderRules(snapshot), FenceIds(snapshot), partition_views(snapshot)
+    rules, fence_ids, views = (
+        HolderRules(snapshot),
+        FenceIds(snapshot),
+        PartitionViews(snapshot).by_topic,
+    )
     found: dict[Partition, OrphanedPosition] = {}
     for key, intent in _topics(snapshot, route):
         target = intent.target_topic or settings.value.target_topic(key.topic)
@@ -62,6 +66,6 @@ def _has_worker(snapshot: Snapshot, view: PartitionView) -> bool:
     """True if a worker with a session owns the partition, has it assigned or reports it."""
     return (
         view.owner in snapshot.sessions
-        or any(worker in snapshot.sessions for worker, _ in view.assigned)
+        or any(worker in snapshot.sessions for worker in view.assigned)
         or bool(view.reported or view.stale_reports)
     )

@@ -24,7 +24,11 @@ from ureplicator_common.model import EventKind, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.events import REBALANCE_REQUESTED
-from ureplicator_controller.core.state.external_view import ideal_entry, reported_state
+from ureplicator_controller.core.state.external_view import (
+    ideal_entries,
+    ideal_entry,
+    reported_state,
+)
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 REBALANCE = "rebalance"
@@ -151,8 +155,4 @@ def _is_over(snapshot: Snapshot, past: PastEvent) -> bool:
 
 def _owned(snapshot: Snapshot, worker: WorkerId) -> int:
     """Partitions whose ideal owner is the worker."""
-    return sum(
-        entry.worker == worker
-        for stored in snapshot.ideal.values()
-        for entry in stored.value.entries.values()
-    )
+    return sum(entry.worker == worker for entry in ideal_entries(snapshot))

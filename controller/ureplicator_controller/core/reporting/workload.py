@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
 from ureplicator_controller.core.planning.no_progress import REPORT_AFTER_S, suspect_workers
-from ureplicator_controller.core.state.external_view import ideal_entry, is_active
+from ureplicator_controller.core.state.external_view import (
+    ideal_entries,
+    ideal_entry,
+    is_active,
+)
 from ureplicator_controller.core.state.loads import SETTLED_S, WorkerLoads
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -101,7 +105,7 @@ def _topics(every: WorkerLoads) -> Iterator[dict[str, object]]:
 def _workers(
     snapshot: Snapshot, owned: Mapping[WorkerId, WorkerLoads]
 ) -> Iterator[dict[str, object]]:
-    suspects = suspect_workers(snapshot)
+    suspects = suspect_workers(snapshot, ideal_entries(snapshot))
     for worker, loads in owned.items():
         total = Total.of(loads)
         settled = sum(load.measured_s >= SETTLED_S for load in loads.values())

@@ -89,6 +89,16 @@ def is_configured(snapshot: Snapshot, route: Route) -> bool:
     return stored is None or stored.value.configured
 
 
+Exclusions = tuple[frozenset[Route], frozenset[TopicKey], frozenset[Route]]
+"""Paused routes, blacklisted topics, routes that are not configured."""
+
+
+def exclusions_of_topics(snapshot: Snapshot) -> Exclusions:
+    """What excludes partitions beside the intents of their topics."""
+    unconfigured = (route for route, each in snapshot.routes.items() if not each.value.configured)
+    return snapshot.switches.paused_routes, snapshot.blacklist, frozenset(unconfigured)
+
+
 def exclusion_kind(reason: str) -> str:
     """Keyword of a reason, by which exclusions are counted: the text before the colon."""
     return reason.partition(":")[0]

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ureplicator_common.contents import CurrentEntry, CurrentState, IdealEntry
 from ureplicator_common.model import Partition, Route, TopicKey, TopicState, WorkerId
+from ureplicator_controller.core.state.by_topic import ByTopic, ByWorker, Merge, TopicEntries
 from ureplicator_controller.core.state.snapshot import Snapshot
 
-Reported = Mapping[WorkerId, CurrentEntry]
+Reported = ByWorker[CurrentEntry]
 """What each worker reports of one partition."""
 
-_NOBODY: Mapping[int, Reported] = {}
+_NOBODY: TopicEntries[CurrentEntry] = {}
 
 
 class ExternalView(Mapping[Partition, Reported]):
@@ -27,10 +28,10 @@ class ExternalView(Mapping[Partition, Reported]):
 
     __slots__ = ("by_topic",)
 
-    def __init__(self, by_topic: Mapping[TopicKey, Mapping[int, Reported]] | None = None) -> None:
-        self.by_topic: Mapping[TopicKey, Mapping[int, Reported]] = by_topic or {}
+    def __init__(self, by_topic: ByTopic[CurrentEntry] | None = None) -> None:
+        self.by_topic: ByTopic[CurrentEntry] = by_topic or {}
 
-    def topic(self, key: TopicKey) -> Mapping[int, Reported]:
+    def topic(self, key: TopicKey) -> TopicEntries[CurrentEntry]:
         """Number of each partition of a topic that anybody reports -> worker -> entry."""
         return self.by_topic.get(key, _NOBODY)
 
@@ -71,56 +72,12 @@ def external_view(
     a big fleet one of them reports several times a second.
     """
     earlier, view = before or (Snapshot(snapshot.fleet, 0), ExternalView())
-    merged = _Merged(view)
+    merge = Merge(view.by_topic)
     for worker in sorted({*earlier.current, *snapshot.current}):
         old, new = reported_state(earlier, worker), reported_state(snapshot, worker)
         if old is not new:
-            merged.replace(worker, old.entries if old else {}, new.entries if new else {})
-    return merged.view()
-
-
-class _Merged:
-    """A view in the making: topics are copied before their first change, so earlier views keep theirs."""
-
-    def __init__(self, before: ExternalView) -> None:
-        self._topics = dict(before.by_topic)
-        self._own: dict[TopicKey, dict[int, Reported]] = {}
-
-    def replace(
-        self,
-        worker: WorkerId,
-        old: Mapping[Partition, CurrentEntry],
-        new: Mapping[Partition, CurrentEntry],
-    ) -> None:
-        """Replace what a worker reports."""
-        for partition in old.keys() - new.keys():
-            topic = self._topic(partition)
-            others = {
-                each: entry for each, entry in topic[partition.number].items() if each != worker
-            }
-            if others:
-                topic[partition.number] = others
-            else:
-                del topic[partition.number]
-        for partition, entry in new.items():
-            if old.get(partition) != entry:
-                topic = self._topic(partition)
-                kept = topic.get(partition.number)
-                both = {**kept, worker: entry} if kept else {worker: entry}
-                topic[partition.number] = dict(sorted(both.items())) if kept else both
-
-    def _topic(self, partition: Partition) -> dict[int, Reported]:
-        key = partition.key
-        own = self._own.get(key)
-        if own is None:
-            own = self._topics[key] = self._own[key] = dict(self._topics.get(key, _NOBODY))
-        return own
-
-    def view(self) -> ExternalView:
-        for key, topic in self._own.items():
-            if not topic:
-                del self._topics[key]
-        return ExternalView(self._topics)
+            merge.replace(worker, old.entries if old else {}, new.entries if new else {})
+    return ExternalView(merge.merged())
 
 
 def whitelisted_partitions(snapshot: Snapshot, route: Route | None = None) -> Iterable[Partition]:
@@ -137,6 +94,11 @@ def ideal_entry(snapshot: Snapshot, partition: Partition) -> IdealEntry | None:
     """Ideal state of a partition; None if the leader has not decided on it yet."""
     stored = snapshot.ideal.get(partition.key)
     return stored.value.entries.get(partition.number) if stored else None
+
+
+def ideal_entries(snapshot: Snapshot) -> Iterator[IdealEntry]:
+    """Ideal states of all partitions."""
+    return (entry for stored in snapshot.ideal.values() for entry in stored.value.entries.values())
 
 
 def is_active(snapshot: Snapshot, partition: Partition) -> bool:

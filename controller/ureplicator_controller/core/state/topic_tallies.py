@@ -11,18 +11,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ureplicator_common.contents import IdealEntry
 from ureplicator_common.model import (
     Partition,
     PartitionState,
-    Route,
     TopicKey,
     TopicState,
     WorkerId,
 )
-from ureplicator_controller.core.state.exclusions import exclusion_kind, partition_exclusion
+from ureplicator_controller.core.state.by_topic import TopicMemo
+from ureplicator_controller.core.state.exclusions import (
+    Exclusions,
+    exclusion_kind,
+    exclusions_of_topics,
+    partition_exclusion,
+)
 from ureplicator_controller.core.state.external_view import ExternalView, Reported, is_active
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -47,46 +51,31 @@ class TopicTally:
 
 
 Tallies = Mapping[TopicKey, TopicTally]
-Inputs = tuple[Any, Any, Mapping[int, Reported]]
-"""Stored intent, stored ideal state and reports of a topic."""
-Exclusions = tuple[frozenset[Route], frozenset[TopicKey], frozenset[Route]]
-"""Paused routes, blacklisted topics, routes that are not configured."""
 
 
 class TopicTallies:
     """Tallies of one state of the fleet after the other. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._inputs: dict[TopicKey, Inputs] = {}
-        self._tallies: dict[TopicKey, TopicTally] = {}
+        self._memo: TopicMemo[TopicTally] = TopicMemo()
         self._exclusions: Exclusions | None = None
 
     def of(self, snapshot: Snapshot, view: ExternalView) -> Tallies:
         """Tallies of all topics that are whitelisted or reported."""
-        exclusions = _exclusions(snapshot)
+        exclusions = exclusions_of_topics(snapshot)
         if exclusions != self._exclusions:
-            self._inputs, self._tallies = {}, {}
-        inputs, tallies = self._inputs, self._tallies
-        self._inputs, self._tallies, self._exclusions = {}, {}, exclusions
-        for key in {*snapshot.topics, *view.by_topic}:
-            now = snapshot.topics.get(key), snapshot.ideal.get(key), view.topic(key)
-            known = inputs.get(key)
-            if known and all(one is other for one, other in zip(known, now, strict=True)):
-                tally = tallies[key]
-            else:
-                tally = _tally(snapshot, key, now[2])
-            self._inputs[key], self._tallies[key] = now, tally
-        return self._tallies
+            self._memo.clear()
+        self._exclusions = exclusions
+        inputs = (
+            (key, (snapshot.topics.get(key), snapshot.ideal.get(key), view.topic(key)))
+            for key in {*snapshot.topics, *view.by_topic}
+        )
+        return self._memo.update(inputs, lambda key, found: _tally(snapshot, key, found[2]))
 
 
 def topic_tallies(snapshot: Snapshot, view: ExternalView) -> Tallies:
     """Tallies of one state of the fleet."""
     return TopicTallies().of(snapshot, view)
-
-
-def _exclusions(snapshot: Snapshot) -> Exclusions:
-    unconfigured = (route for route, each in snapshot.routes.items() if not each.value.configured)
-    return snapshot.switches.paused_routes, snapshot.blacklist, frozenset(unconfigured)
 
 
 def _tally(snapshot: Snapshot, key: TopicKey, topic: Mapping[int, Reported]) -> TopicTally:

@@ -8,11 +8,13 @@ publish. They die, freeze and thaw; their sessions expire when the test says so.
 `InvariantViolated`:
 * the invariants of `planning.invariants`, after every step of the leader;
 * take before give: a partition is given only while no live session copies it that could still commit;
-* one owner: no commit is accepted after an owner of a later epoch has read the position.
+* one owner: no commit is accepted after an owner of a later epoch has read the position;
+* a plan that keeps what it found of former states is the same as one that does not.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -49,7 +51,14 @@ from ureplicator_controller.core.planning.invariants import InvariantChecker, ch
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignment, operations
-from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot, parse
+from ureplicator_controller.core.state.fleet_index import FleetIndexer
+from ureplicator_controller.core.state.snapshot import (
+    BalanceLimits,
+    DecodeCache,
+    Delays,
+    Snapshot,
+    parse,
+)
 from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 from ureplicator_testkit.kafka.ledger import Ledger
 
@@ -75,6 +84,8 @@ class ControlFleet:
         self.delays = delays or Delays(rebalance_s=120.0, join_s=10.0)
         self.limits = BalanceLimits()
         self.planner = planner
+        self._indexer = FleetIndexer()
+        self._decode_cache = DecodeCache()
         self.between: Callable[[], None] = lambda: None
         """Called after each step of the leader, for histories that happen in between."""
         self.writes = 0
@@ -195,19 +206,25 @@ class ControlFleet:
 
     def snapshot(self) -> Snapshot:
         """The tree as it is."""
+        return self._parsed(None)
+
+    def _parsed(self, cache: DecodeCache | None) -> Snapshot:
         nodes, wall_ms = self.store.subtree(self.paths.root), int(self.now_s * 1_000)
-        seen = parse(nodes, self.paths, fleet=self.name, wall_ms=wall_ms)
+        seen = parse(nodes, self.paths, fleet=self.name, wall_ms=wall_ms, cache=cache)
         return replace(seen, delays=self.delays, limits=self.limits)
 
     def observe(self) -> Snapshot:
         """A snapshot for the plan, with joined and lost workers tracked."""
-        self._before = track_membership(self._before, self.snapshot(), self.now_s)
+        seen = self._parsed(self._decode_cache)
+        self._before = track_membership(self._before, seen, self.now_s)
         return self._before
 
     def cycle(self, *, die_after: int | None = None) -> Plan:
         """One cycle; with `die_after` the leader dies after that many steps, and another is elected."""
         seen = self.observe()
         decided = self.planner(seen, self.now_s)
+        if self.planner is plan:
+            assert plan(seen, self.now_s, self._indexer) == decided, "depends on former plans"
         pending, load_review_at_s = decided.pending_releases, decided.load_review_at_s
         self._before = replace(
             self._before, pending_releases=pending, load_review_at_s=load_review_at_s
@@ -338,3 +355,36 @@ def uneven_workers(counts: Mapping[W, int], slots: Mapping[W, int]) -> dict[W, i
         for worker, count in counts.items()
         if not -width < count * width - total * slots[worker] <= most
     }
+
+
+SHAKEN_TOPICS = ("t", "u", "v")
+
+
+def shake(fleet: ControlFleet, chance: random.Random) -> None:
+    """One thing that happens to a fleet; it may or may not settle afterwards."""
+    topic = chance.choice(SHAKEN_TOPICS)
+    match chance.randrange(7):
+        case 0:
+            blacklisted = frozenset({0} if chance.random() < 0.5 else ())
+            fleet.topic(topic, chance.randint(1, 4), blacklisted=blacklisted)
+        case 1:
+            fleet.topic(
+                topic, chance.randint(1, 4), stopped="" if chance.random() < 0.5 else "gone"
+            )
+        case 2:
+            paused = frozenset({ROUTE}) if chance.random() < 0.5 else frozenset()
+            fleet.switch(Switches(paused_routes=paused))
+        case 3 if len(list(fleet.running())) > 1:
+            fleet.kill(chance.choice(list(fleet.running())))
+        case 4:
+            dead = {"a", "b", "c"} - {str(each.id) for each in fleet.running()}
+            for id in sorted(dead)[:1]:
+                fleet.worker(id)
+        case 5:
+            fleet.wait(60)
+        case _:
+            pass
+    fleet.cycle()
+    for process in list(fleet.running()):
+        if chance.random() < 0.7:
+            process.catch_up()

@@ -7,6 +7,8 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.contents import LiveController
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import RouteSettings
+from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_controller.engines.control_loop import (
     MAX_IDLE_S,
@@ -19,7 +21,7 @@ from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import DEBOUNCE_S, Observer
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
-from ureplicator_testkit.simulation.kernel import World
+from ureplicator_testkit.simulation.kernel import SimulationFailure, World
 from ureplicator_testkit.simulation.position_threads import PositionThreads
 from ureplicator_testkit.simulation.sessions import SESSION_TIMEOUT_S, SessionProcess
 
@@ -30,13 +32,20 @@ METRICS = ControlMetrics(CollectorRegistry())
 
 
 class _Observer(Observer):
-    """Reports every snapshot of a leader to the judge, with its time."""
+    """Reports every snapshot of a leader to the judge, with its time.
+
+    P  a plan is the same whether it uses what was found of former snapshots or not
+    """
 
     controller: Controller
+    indexer: FleetIndexer
 
     def snapshot(self) -> Snapshot:
         seen = super().snapshot()
         self.controller.observed(seen)
+        now_s = self.controller.world.monotonic_s()
+        if plan(seen, now_s, self.indexer) != plan(seen, now_s):
+            raise SimulationFailure("P", "a plan depends on former snapshots")
         return seen
 
 
@@ -70,7 +79,7 @@ class Controller(SessionProcess):
         """As the daemon does once ZooKeeper is connected."""
         live = LiveController(id=self.name)
         observer = _Observer(self.client, fleet=FLEET, clock=self.world, delays=self._delays)
-        observer.controller = self
+        observer.controller, observer.indexer = self, FleetIndexer()
         self.leadership = Leadership(self.client, paths=PATHS, controller=live)
         self._position_threads = PositionThreads(self, self._kafka, self.leadership, observer)
         control_loop = ControlLoop(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.model import Route, WorkerId
+from ureplicator_common.model import Route, TopicKey, WorkerId
 from ureplicator_controller.core.balance import pools as pools_module
 from ureplicator_controller.core.balance.pools import Offer
 from ureplicator_controller.core.planning import handover as handover_module
@@ -24,6 +24,8 @@ from ureplicator_controller.core.planning.invariants import InvariantChecker
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.positions import orphaned as orphaned_module
 from ureplicator_controller.core.state import mass_loss as mass_loss_module
+from ureplicator_controller.core.state.by_topic import TopicMemo
+from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
@@ -43,9 +45,15 @@ Patch = tuple[Any, str, Any]
 """Object, attribute, and its replacement."""
 
 
-def _without_delay(seen: Snapshot, now_s: float) -> Plan:
+def _without_delay(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
     """Without a delay for lost workers."""
-    return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s)
+    return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s, indexer)
+
+
+def _unchanged(self: Any, inputs: Iterable[tuple[TopicKey, Any]], compute: Any) -> Any:
+    """Keeps the first result of each topic."""
+    self.results = {key: self.results.get(key) or compute(key, found) for key, found in inputs}
+    return self.results
 
 
 def _one_slot_each(snapshot: Snapshot, workers: Iterable[WorkerId]) -> dict[WorkerId, Offer]:
@@ -197,6 +205,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _without_delay),),
+    "former-topics-kept": ((TopicMemo, "update", _unchanged),),
     "slots-not-counted": ((pools_module, "offers", _one_slot_each),),
     "leave-not-seen": ((membership_module, "announces_leaving", lambda snapshot, worker: False),),
     "no-brake": (

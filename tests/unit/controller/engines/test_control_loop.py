@@ -13,6 +13,7 @@ from ureplicator_common.model import WorkerId
 from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
+from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.vetting import vet
 from ureplicator_controller.engines import control_loop as control_loop_module
@@ -182,7 +183,7 @@ def test_a_quiet_round_plans_nothing(
     fleet.client.transact([Create(PATHS.load(WorkerId("a")), b"{}")])
     fleet.one.run(5)
 
-    def never(seen: Snapshot, now_s: float) -> Plan:
+    def never(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
         raise AssertionError("nothing changed")
 
     monkeypatch.setattr(control_loop_module, "plan", never)
@@ -355,7 +356,7 @@ def test_a_failing_cycle_is_counted_and_the_loop_continues(
     fleet.one.run()
     fleet.topic(1)
 
-    def broken(seen: Snapshot, now_s: float) -> Plan:
+    def broken(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
         raise RuntimeError("a mistake")
 
     with monkeypatch.context() as patched:
@@ -387,7 +388,7 @@ def test_a_step_that_violates_an_invariant_is_refused(
     fleet.topic(1)
     fleet.one.run()
 
-    def both(seen: Snapshot, now_s: float) -> Plan:
+    def both(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
         owner = next(w for w, stored in seen.assignments.items() if stored.value.entries)
         other = WorkerId("b" if owner == "a" else "a")
         assignment = seen.assignments[owner].value
@@ -414,7 +415,7 @@ def test_invariants_are_checked_without_steps(
     fleet.one.run()
     fleet.topic(1)
     fleet.one.run()
-    monkeypatch.setattr(control_loop_module, "plan", lambda seen, now_s: Plan((), None, ()))
+    monkeypatch.setattr(control_loop_module, "plan", lambda *_: Plan((), None, ()))
     fleet.client.transact([Delete(PATHS.ideal_topic(KEY))])
     fleet.one.run()
     assert fleet.one.figure("invariant_violations_total") >= 1

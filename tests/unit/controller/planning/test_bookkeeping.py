@@ -27,9 +27,10 @@ def marked(*, owned_under: int | None, reported_under: int) -> list[frozenset[in
     before = None
     if owned_under is not None:
         before = IdealEntry(WorkerId("b"), OwnerEpoch(owned_under), 0, "new topic")
-    view = PartitionView(PARTITION, PARTITION.key, INTENT, before)
     reported = CurrentEntry(PartitionState.ONLINE, OwnerEpoch(reported_under), committed=True)
-    view.reported.append((WorkerId("b"), reported))
+    view = PartitionView(
+        PARTITION, PARTITION.key, INTENT, before, {}, {WorkerId("b"): reported}, ()
+    )
     topics = {PARTITION.key: Stored(INTENT, 0, 1, SessionId(0))}
     steps = mark_committed_positions(Snapshot(fleet="f", epoch=1, topics=topics), [view], Counter())
     return [step.intent.had_position for step in steps if isinstance(step, MarkPositions)]

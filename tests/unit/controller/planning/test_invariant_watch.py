@@ -1,4 +1,4 @@
-"""Invariants are checked whenever what they are about differs, and only then."""
+"""Invariants of the topics that are not at rest are checked in each cycle, all of them once a minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from ureplicator_common.contents import (
 )
 from ureplicator_common.model import OwnerEpoch, Partition, Route, SessionId, TopicKey, WorkerId
 from ureplicator_controller.core.planning import invariants
-from ureplicator_controller.core.planning.invariants import InvariantWatch, Violation
+from ureplicator_controller.core.planning.invariants import (
+    FULL_CHECK_INTERVAL_S,
+    InvariantWatch,
+    Violation,
+)
+from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 
 KEY = TopicKey(Route("a", "b"), "t")
@@ -37,6 +42,18 @@ def assigned(version: int = 0) -> Stored[Assignment]:
 GOOD = Snapshot("f", 1, ideal={KEY: ideal(ONE)}, assignments={ONE: assigned()})
 
 
+class Watched:
+    """A watch with the indexes of the snapshots that it is given."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._watch = InvariantWatch()
+        self._indexer = FleetIndexer()
+
+    def violations(self, seen: Snapshot) -> list[Violation]:
+        return self._watch.violations(seen, self._indexer.of(seen), self.now_s)
+
+
 @pytest.mark.parametrize(
     "violating",
     [
@@ -46,17 +63,17 @@ GOOD = Snapshot("f", 1, ideal={KEY: ideal(ONE)}, assignments={ONE: assigned()})
     ],
 )
 def test_a_violation_is_found_when_it_appears_and_told_while_it_lasts(violating: Snapshot) -> None:
-    watch = InvariantWatch()
-    assert watch.violations(GOOD) == []
-    found = watch.violations(violating)
+    watched = Watched()
+    assert watched.violations(GOOD) == []
+    found = watched.violations(violating)
     assert found
-    assert watch.violations(replace(violating, wall_ms=5)) == found
-    assert watch.violations(replace(violating, unreadable_topics=frozenset({KEY}))) == []
-    assert watch.violations(violating) == found
-    assert watch.violations(GOOD) == []
+    assert watched.violations(replace(violating, wall_ms=5)) == found
+    assert watched.violations(replace(violating, unreadable_topics=frozenset({KEY}))) == []
+    assert watched.violations(violating) == found
+    assert watched.violations(GOOD) == []
 
 
-def test_a_report_of_a_worker_checks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_at_rest_are_checked_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Snapshot] = []
     check = invariants.check_invariants
 
@@ -65,11 +82,11 @@ def test_a_report_of_a_worker_checks_nothing(monkeypatch: pytest.MonkeyPatch) ->
         return check(seen)
 
     monkeypatch.setattr(invariants, "check_invariants", counted)
-    watch = InvariantWatch()
+    watched = Watched()
     for number in range(5):
         current = {ONE: Stored(CurrentState(number, {}), number, number, SessionId(1))}
-        seen = replace(GOOD, current=current, ideal=dict(GOOD.ideal))
-        assert watch.violations(seen) == []
+        assert watched.violations(replace(GOOD, current=current)) == []
     assert len(checked) == 1
-    watch.violations(replace(GOOD, assignments={ONE: assigned(version=1)}))
+    watched.now_s += FULL_CHECK_INTERVAL_S
+    assert watched.violations(GOOD) == []
     assert len(checked) == 2

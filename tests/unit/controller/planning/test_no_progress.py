@@ -16,7 +16,7 @@ from ureplicator_controller.core.planning.no_progress import (
     partitions_without_progress,
     suspect_workers,
 )
-from ureplicator_controller.core.state.external_view import external_view
+from ureplicator_controller.core.state.external_view import external_view, ideal_entries
 from ureplicator_testkit.control.fleet import ControlFleet, partition
 from ureplicator_testkit.control.load_meter import LoadMeter
 
@@ -261,6 +261,7 @@ def test_suspect_worker_is_used_without_alternative_and_cleared_by_a_rebalance()
     meter.fleet.request_rebalance("now")
     meter.run(5)
     assert meter.fleet.counts() == {"a": 3, "b": 3}
-    assert suspect_workers(meter.fleet.snapshot()) == set(), (
+    seen = meter.fleet.snapshot()
+    assert suspect_workers(seen, ideal_entries(seen)) == set(), (
         "also for partitions moved by that rebalance"
     )

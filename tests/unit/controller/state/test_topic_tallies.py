@@ -14,38 +14,7 @@ from ureplicator_controller.core.state.mismatches import mismatches, topic_misma
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import TopicTallies, topic_tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
-from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
-
-TOPICS = ("t", "u", "v")
-
-
-def shaken(fleet: ControlFleet, chance: random.Random) -> None:
-    """One thing that happens to a fleet; it may or may not settle afterwards."""
-    topic = chance.choice(TOPICS)
-    match chance.randrange(7):
-        case 0:
-            fleet.topic(topic, chance.randint(1, 4), blacklisted=frozenset({0}))
-        case 1:
-            fleet.topic(
-                topic, chance.randint(1, 4), stopped="" if chance.random() < 0.5 else "gone"
-            )
-        case 2:
-            paused = frozenset({ROUTE}) if chance.random() < 0.5 else frozenset()
-            fleet.switch(Switches(paused_routes=paused))
-        case 3 if len(list(fleet.running())) > 1:
-            fleet.kill(chance.choice(list(fleet.running())))
-        case 4:
-            dead = {"a", "b", "c"} - {str(each.id) for each in fleet.running()}
-            for id in sorted(dead)[:1]:
-                fleet.worker(id)
-        case 5:
-            fleet.wait(60)
-        case _:
-            pass
-    fleet.cycle()
-    for process in list(fleet.running()):
-        if chance.random() < 0.7:
-            process.catch_up()
+from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, ControlFleet, shake
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -56,7 +25,7 @@ def test_kept_tallies_are_those_of_the_present_state(seed: int) -> None:
     fleet.worker("b")
     kept, before = TopicTallies(), None
     for _ in range(60):
-        shaken(fleet, chance)
+        shake(fleet, chance)
         seen = fleet.snapshot()
         view = external_view(seen, before)
         before = seen, view
@@ -90,7 +59,7 @@ def _agree(seen: Snapshot) -> None:
 def test_only_topics_that_changed_are_tallied_again() -> None:
     fleet = ControlFleet()
     fleet.worker("a")
-    for topic in TOPICS:
+    for topic in SHAKEN_TOPICS:
         fleet.topic(topic, 2)
     fleet.settle()
     kept, seen = TopicTallies(), fleet.snapshot()
