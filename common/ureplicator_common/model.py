@@ -65,6 +65,10 @@ class Route(NamedTuple):
         return Route(source, target)
 
 
+MAX_PARTITIONS = 1 << 18
+"""Partitions that are remembered by their text."""
+
+
 class TopicKey(NamedTuple):
     """A source topic on a route. Written `source.target/topic`."""
 
@@ -95,11 +99,15 @@ class Partition(NamedTuple):
     def key(self) -> TopicKey:
         return TopicKey(self.route, self.topic)
 
-    @classmethod
-    def parse(cls, text: str) -> Partition:
-        """`source.target/topic/7` -> Partition. Raises ValueError for anything else."""
+    @staticmethod
+    @lru_cache(maxsize=MAX_PARTITIONS)
+    def parse(text: str) -> Partition:
+        """`source.target/topic/7` -> Partition. Raises ValueError for anything else.
+
+        One object for each: nodes name a partition again and again, and equal objects are slower to compare.
+        """
         route, topic, number = text.split("/")
-        return cls(Route.parse(route), topic, int(number))
+        return Partition(Route.parse(route), topic, int(number))
 
 
 class LimitKind(StrEnum):

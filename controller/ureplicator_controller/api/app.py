@@ -38,6 +38,7 @@ from ureplicator_controller.api.groups.service import GroupService
 from ureplicator_controller.api.http import browsers, openapi, problems
 from ureplicator_controller.api.http.load import limit_load
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
+from ureplicator_controller.api.instances import calls as instances
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagCollector
 from ureplicator_controller.api.lag_collection.metrics import LagMetrics
@@ -50,7 +51,6 @@ from ureplicator_controller.api.routes import (
     health,
     history,
     import_,
-    instances,
     limits,
     noprogress,
     offset,

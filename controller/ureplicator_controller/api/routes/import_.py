@@ -39,7 +39,7 @@ from ureplicator_controller.api.http.models.requests import TopicPath, WorkerPat
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import Problem, bad_request
-from ureplicator_controller.api.routes.instances import worker_name
+from ureplicator_controller.api.instances.calls import worker_name
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.restoration.topic_batch import Entry, Outcome, TopicBatch

@@ -36,7 +36,7 @@ from ureplicator_controller.api.http.models.routes import RoutePath, configured_
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.problems import conflict
-from ureplicator_controller.api.routes.instances import worker_name
+from ureplicator_controller.api.instances.calls import worker_name
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.core.limits.shares import used_by_slot

@@ -15,6 +15,7 @@ decision is based on the rate of a partition that was just moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 
 from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.coordination import Node
@@ -30,6 +31,19 @@ NEGLIGIBLE_BYTES_PER_S = float(1 << 20)
 WorkerLoads = Mapping[Partition, PartitionLoad]
 Rates = Mapping[WorkerId, Mapping[Partition, float]]
 """Settled bytes per second, as measured by the worker that owns the partition."""
+
+
+class MeasuredLoads(dict[Partition, PartitionLoad]):
+    """Loads of one worker, with their settled rates, which are found once."""
+
+    @cached_property
+    def settled(self) -> Mapping[Partition, float]:
+        """Also of partitions that have made no progress for as long."""
+        return {
+            partition: load.steady_bytes_per_s
+            for partition, load in self.items()
+            if load.measured_s >= SETTLED_S or load.no_progress_s >= SETTLED_S
+        }
 
 
 class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
@@ -57,18 +71,14 @@ class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
 def readable_loads(data: bytes) -> WorkerLoads:
     """Loads of a node; an unreadable one counts as no loads."""
     try:
-        return decode_loads(data)
+        return MeasuredLoads(decode_loads(data))
     except UnreadableContent:
         return {}
 
 
 def settled_rates(loads: Mapping[WorkerId, WorkerLoads]) -> Rates:
-    """Rates that have settled; also those of partitions that have made no progress for as long."""
+    """Rates that have settled."""
     return {
-        worker: {
-            partition: load.steady_bytes_per_s
-            for partition, load in entries.items()
-            if load.measured_s >= SETTLED_S or load.no_progress_s >= SETTLED_S
-        }
+        worker: (entries if isinstance(entries, MeasuredLoads) else MeasuredLoads(entries)).settled
         for worker, entries in loads.items()
     }

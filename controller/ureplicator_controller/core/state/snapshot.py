@@ -232,6 +232,12 @@ class DecodeCache:
         stored: Stored[T] = cached[1]
         return stored
 
+    def keep(self, path: str) -> None:
+        """Keep the value of a node that nobody may read in this cycle, whether it has changed or not."""
+        cached = self._before.get(path)
+        if cached is not None:
+            self._now[path] = cached
+
     def end_cycle(self) -> None:
         """Drop the values that were not read in this cycle."""
         self._before, self._now = self._now, {}
@@ -264,6 +270,8 @@ def parse(
     switches = decoder.read_one(paths.settings, decode_switches)
     isolated = decoder.read_one(paths.isolated, decode_isolated)
     audits = _audits(decoder, paths)
+    for worker in live:
+        decoder.cache.keep(paths.load(worker))
     decoder.cache.end_cycle()
     history |= {number: _replaced(nodes[paths.history_block(number)], ()) for number in bad_history}
     shares |= {worker: _replaced(nodes[paths.slot_shares(worker)], {}) for worker in bad_shares}

@@ -1,0 +1,1 @@
+"""Workers, live and known: what they hold, and draining them."""
