@@ -213,7 +213,7 @@ class ControlLoop:
         if self._withdraws_routes(snapshot, epoch, began_s):
             return SETTLE_INTERVAL_S
         index = self._indexer.of(snapshot)
-        violations = self._invariants.violations(snapshot, index, began_s)
+        violations = self._invariants.violations(snapshot, index)
         self._metrics.violations.inc(len(violations))
         _log_violations(violations)
         around = vetted_plan(

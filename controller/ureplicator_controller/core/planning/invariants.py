@@ -15,6 +15,7 @@ where the tree was edited by hand: existing violations are reported, and the pla
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ from ureplicator_controller.core.state.by_topic import ByTopic
 from ureplicator_controller.core.state.fleet_index import FleetIndex, assigned_by_topic
 from ureplicator_controller.core.state.snapshot import Snapshot
 
-FULL_CHECK_INTERVAL_S = 60.0
+WORKERS_IN_TURN = 2
+"""At 1,000 partitions each about ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +53,45 @@ def check_invariants(snapshot: Snapshot) -> list[Violation]:
 
 
 class InvariantWatch:
-    """Violations of one snapshot after the other, of the topics that are not at rest.
+    """Violations of one snapshot after the other: of all partitions at first, then of the topics that are not
+    at rest, and of a few workers in turn.
 
     A partition of a topic at rest is assigned to its only holder, under its owner epoch: that violates
-    nothing. Once a minute all are checked, whether an index says that they are at rest or not.
+    nothing. The workers in turn are checked whatever the index says.
     """
 
     def __init__(self) -> None:
-        self._next_full_check_s: float | None = None
+        self._is_first = True
+        self._checked = WorkerId("")
+        """The last worker whose turn it was."""
 
-    def violations(self, snapshot: Snapshot, index: FleetIndex, now_s: float) -> list[Violation]:
+    def violations(self, snapshot: Snapshot, index: FleetIndex) -> list[Violation]:
         """`index`: that of the snapshot."""
-        if self._next_full_check_s is None or now_s >= self._next_full_check_s:
-            self._next_full_check_s = now_s + FULL_CHECK_INTERVAL_S
+        if self._is_first:
+            self._is_first = False
             return check_invariants(snapshot)
         checker = InvariantChecker(snapshot, index.assigned)
-        return [
-            violation
+        found = {
+            violation: None
             for key in sorted(index.busy & index.assigned.keys())
             for number, assigned in sorted(index.assigned[key].items())
             for worker, entry in assigned.items()
             for violation in checker.check_assignment(
                 worker, {Partition(key.route, key.topic, number): entry}
             )
-        ]
+        }
+        for worker in self._next_workers(snapshot):
+            entries = snapshot.assignments[worker].value.entries
+            found |= dict.fromkeys(checker.check_assignment(worker, entries))
+        return list(found)
+
+    def _next_workers(self, snapshot: Snapshot) -> list[WorkerId]:
+        workers = sorted(snapshot.assignments)
+        begin = bisect_right(workers, self._checked)
+        chosen = [*workers[begin:], *workers[:begin]][:WORKERS_IN_TURN]
+        if chosen:
+            self._checked = chosen[-1]
+        return chosen
 
 
 class InvariantChecker:

@@ -110,8 +110,6 @@ class _OwnerSelection:
 
     def find_unplaced(self) -> list[PartitionView]:
         """Count all partitions by owner; return the active ones that need another owner."""
-        if self._review.is_due:
-            self._views.open_all()
         self._views.open_owned(self._may_lose)
         for (route, worker), number in self._views.counts.items():
             self._placement.add_fixed(worker, route, number)
@@ -223,7 +221,9 @@ class _OwnerSelection:
         for view in sorted(placeable, key=self._order):
             move = view.move or Move(None, "")
             view.move = replace(move, worker=placement.place(view.key, view.partition))
-        for partition, move in self._moves_for_balance(is_placing=bool(placeable)).items():
+        moves = self._moves_for_balance(is_placing=bool(placeable))
+        self._views.open({partition.key for partition in moves})
+        for partition, move in moves.items():
             self._views.by_topic[partition.key][partition.number].move = move
 
     def _order(self, view: PartitionView) -> tuple[int, float]:
@@ -261,9 +261,12 @@ class _OwnerSelection:
         is_allowed = may_move(self._snapshot.switches, False)
         if not (is_stable and self._review.is_due and is_allowed):
             return {}
-        placement, pools = self._placement, self._pools
+        placement, pools, at_rest = self._placement, self._pools, self._views.owned_at_rest()
         fleet = BalancedFleet(
-            owned=placement.owned(),
+            owned={
+                worker: [*partitions, *at_rest.get(worker, ())]
+                for worker, partitions in placement.owned().items()
+            },
             counts=placement.counts,
             spare=EvenCounts(placement).spare(),
             slots={worker: pools.offer(worker).slots for worker in placement.counts},

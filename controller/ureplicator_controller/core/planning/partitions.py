@@ -128,6 +128,14 @@ class PartitionViews:
         )
         return self.open(list(owned))
 
+    def owned_at_rest(self) -> dict[WorkerId, list[Partition]]:
+        """Partitions of the topics that are not opened, by owner."""
+        closed = self._index.at_rest.keys() - self.by_topic.keys()
+        return {
+            worker: [partition for partition in stored.value.entries if partition.key in closed]
+            for worker, stored in self._snapshot.assignments.items()
+        }
+
     def each(self) -> Iterator[PartitionView]:
         """All views, in order."""
         return (view for topic in self.by_topic.values() for view in topic.values())

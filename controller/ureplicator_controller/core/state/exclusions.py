@@ -109,8 +109,9 @@ def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
     intent = snapshot.topics[key].value
     if intent.state is TopicState.DELETING:
         return intent.state.value
-    all_partitions = replace(intent, blacklisted=frozenset(), positions={})
-    reason = _reasons(snapshot, key, all_partitions)(0)
+    if intent.blacklisted or intent.positions:
+        intent = replace(intent, blacklisted=frozenset(), positions={})
+    reason = _reasons(snapshot, key, intent)(0)
     return exclusion_kind(reason) or intent.state.value
 
 
@@ -123,7 +124,10 @@ def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[
             continue
         reason_of = _reasons(snapshot, key, intent)
         numbers: dict[str, list[int]] = {}
-        for number in range(intent.partitions):
+        listed = range(intent.partitions)
+        if not (intent.blacklisted or intent.positions) and not reason_of(0):
+            listed = range(0)
+        for number in listed:
             reason = reason_of(number)
             if reason:
                 numbers.setdefault(reason, []).append(number)

@@ -1,4 +1,4 @@
-"""Invariants of the topics that are not at rest are checked in each cycle, all of them once a minute."""
+"""Invariants of the topics that are not at rest are checked in each cycle, and of workers in turn."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import pytest
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
-    CurrentState,
     IdealEntry,
     IdealTopic,
 )
 from ureplicator_common.model import OwnerEpoch, Partition, Route, SessionId, TopicKey, WorkerId
-from ureplicator_controller.core.planning import invariants
 from ureplicator_controller.core.planning.invariants import (
-    FULL_CHECK_INTERVAL_S,
+    WORKERS_IN_TURN,
     InvariantWatch,
     Violation,
 )
@@ -46,12 +44,11 @@ class Watched:
     """A watch with the indexes of the snapshots that it is given."""
 
     def __init__(self) -> None:
-        self.now_s = 0.0
         self._watch = InvariantWatch()
         self._indexer = FleetIndexer()
 
     def violations(self, seen: Snapshot) -> list[Violation]:
-        return self._watch.violations(seen, self._indexer.of(seen), self.now_s)
+        return self._watch.violations(seen, self._indexer.of(seen))
 
 
 @pytest.mark.parametrize(
@@ -73,20 +70,18 @@ def test_a_violation_is_found_when_it_appears_and_told_while_it_lasts(violating:
     assert watched.violations(GOOD) == []
 
 
-def test_topics_at_rest_are_checked_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[Snapshot] = []
-    check = invariants.check_invariants
-
-    def counted(seen: Snapshot) -> list[Violation]:
-        checked.append(seen)
-        return check(seen)
-
-    monkeypatch.setattr(invariants, "check_invariants", counted)
-    watched = Watched()
-    for number in range(5):
-        current = {ONE: Stored(CurrentState(number, {}), number, number, SessionId(1))}
-        assert watched.violations(replace(GOOD, current=current)) == []
-    assert len(checked) == 1
-    watched.now_s += FULL_CHECK_INTERVAL_S
-    assert watched.violations(GOOD) == []
-    assert len(checked) == 2
+def test_workers_are_checked_in_turn_whatever_the_index_says() -> None:
+    """An index that holds everything for at rest hides nothing for long."""
+    workers = [WorkerId(f"w{number}") for number in range(7)]
+    bad = replace(GOOD, ideal={}, assignments={worker: assigned() for worker in workers})
+    watch, index = InvariantWatch(), replace(FleetIndexer().of(bad), busy=frozenset())
+    assert {each.reason.split()[0] for each in watch.violations(bad, index)} == {
+        *workers,
+        "assigned",
+    }
+    turns = [
+        {each.reason.split()[0] for each in watch.violations(bad, index)} - {"assigned"}
+        for _ in range(4)
+    ]
+    assert all(len(turn) == WORKERS_IN_TURN for turn in turns)
+    assert set().union(*turns) == set(workers)
