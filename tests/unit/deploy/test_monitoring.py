@@ -6,27 +6,18 @@ import json
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
 
-from ureplicator_common.contents import TopicIntent
-from ureplicator_common.kafka import BatchTime, Lifetime
 from ureplicator_common.model import position_group
-from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+from ureplicator_testkit.control.rest_fixture import ROUTE
 from ureplicator_testkit.deploy.chart import tool
-from ureplicator_worker.core.state import initial
-from ureplicator_worker.engines import telemetry
-from ureplicator_worker.engines.metrics import families
-from ureplicator_worker.lifeline.measures import Measures
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport
+from ureplicator_testkit.docs import metrics
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "deploy/helm/ureplicator/files"
@@ -57,12 +48,11 @@ def expressions() -> list[str]:
 def served() -> Mapping[str, set[str]]:
     """Name of a sample -> its labels, of every process."""
     labels: dict[str, set[str]] = defaultdict(set)
-    for metric in (*_of_rest(), *_of_control(), *_of_worker()):
-        own = set(getattr(metric, "_labelnames", ())).union(
-            *(each.labels for each in metric.samples)
-        )
-        for name in _sample_names(metric):
-            labels[name] |= own
+    for served_by in metrics.PROCESSES.values():
+        for metric in served_by():
+            for name in _sample_names(metric):
+                of_buckets = {"le"} if name.endswith("_bucket") else set()
+                labels[name] |= set(metrics.labels(metric)) | of_buckets
     return labels
 
 
@@ -73,37 +63,6 @@ def _sample_names(metric: Metric) -> Iterator[str]:
         yield from (metric.name + ending for ending in ("_sum", "_count", "_bucket"))
     else:
         yield metric.name
-
-
-def _of_rest() -> Iterable[Metric]:
-    fixture = RestFixture()
-    fixture.put_intent("orders", TopicIntent(1, 1))
-    fixture.logs["source"].hold("orders", 0, 10, 100)
-    fixture.positions.put(GROUP, "orders", 0, 40)
-    now_ms = fixture.clock.wall_ms()
-    fixture.logs["source"].logs["orders", 0].times = [BatchTime(30, 50, now_ms - 20_000)]
-    fixture.logs["source"].lives["orders"] = Lifetime(retention_ms=3_600_000)
-    text = fixture.call("GET", "/metrics").text
-    fixture.close()
-    return list(text_string_to_metric_families(text))
-
-
-def _of_control() -> Iterable[Metric]:
-    metrics = ControlMetrics(CollectorRegistry())
-    metrics.moves.labels("lost").inc()
-    return list(metrics.registry.collect())
-
-
-def _of_worker() -> Iterable[Metric]:
-    state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
-    counters = telemetry.Telemetry()
-    report = CopierReport({}, latency_ms=(1,), measures=Measures(fetch_to_ack_ms=(1,)))
-    counters.count(CopierId(0, 1), report, ())
-    return [
-        *counters.metrics(()),
-        *telemetry.state_metrics(state),
-        *families.process_metrics(counters.measures(), jvm_pid=0),
-    ]
 
 
 # --- What they ask for

@@ -8,20 +8,14 @@ from pathlib import Path
 
 import click
 import pytest
-from prometheus_client import CollectorRegistry
 
 from ureplicator_cli.main import cli
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import load_settings
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import RestFixture
-from ureplicator_testkit.docs import chart_values, configuration, samples
-from ureplicator_testkit.docs.pages import DOCS, README, ROOT, anchor, pages
+from ureplicator_testkit.docs import chart_values, configuration, metrics, samples
+from ureplicator_testkit.docs.pages import README, ROOT, anchor, pages
 from ureplicator_testkit.docs.samples import blocks, inline_code
-from ureplicator_worker.auditor.pages import auditor_metrics
-from ureplicator_worker.core.state import initial
-from ureplicator_worker.engines import telemetry
-from ureplicator_worker.engines.metrics import families
 
 PRODUCT = ("common", "controller", "worker")
 SOURCES = (*PRODUCT, "tests", "scripts")
@@ -159,36 +153,25 @@ def test_settings_exist() -> None:
     assert unknown == set()
 
 
-def test_metrics_exist(rest: RestFixture) -> None:
+def test_metrics_exist() -> None:
     named = {
         (page, name)
         for page, code in inline_code()
         for name in re.findall(r"\bureplicator_\w+(?![\w./])", code)
     }
-    known = set(_metric_names(rest))
+    known = {
+        metrics.full_name(metric) for served in metrics.PROCESSES.values() for metric in served()
+    }
     assert len(named) > 30
     assert {(page, name) for page, name in named if name not in known} == set()
 
 
-def test_every_metric_is_documented(rest: RestFixture) -> None:
-    text = (DOCS / "operations.md").read_text()
-    assert [name for name in sorted(_metric_names(rest)) if name not in text] == []
-
-
-def _metric_names(rest: RestFixture) -> Iterator[str]:
-    text = rest.call("GET", "/metrics").get_data(as_text=True)
-    found = re.findall(r"^# HELP (ureplicator_\w+)", text, re.MULTILINE)
-    yield from (name for name in found if not name.endswith("_created"))
-    control = ControlMetrics(CollectorRegistry())
-    state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
-    worker = [
-        *telemetry.Telemetry().metrics(()),
-        *telemetry.state_metrics(state),
-        *families.process_metrics({}, jvm_pid=0),
-    ]
-    auditor = auditor_metrics({}, ())
-    for metric in (*control.registry.collect(), *worker, *auditor):
-        yield metric.name + ("_total" if metric.type == "counter" else "")
+def test_every_labelled_metric_of_the_table_has_its_labels() -> None:
+    """A family that REST serves without a sample would stand in the table without labels."""
+    plain = {"zookeeper_connected", "leader_present", "controllers", "live_workers", "auditors"}
+    plain |= {"unreadable_nodes", "lag_age_seconds"}
+    found = {metrics.full_name(each) for each in metrics.of_rest() if not metrics.labels(each)}
+    assert found == {f"ureplicator_{name}" for name in plain}
 
 
 # --- Links and files

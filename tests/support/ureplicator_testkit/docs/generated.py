@@ -10,6 +10,7 @@ from ureplicator_testkit.docs import (
     adr_index,
     chart_values,
     configuration,
+    metrics,
     rest_api,
     spark_properties,
     znode_tree,
@@ -30,6 +31,7 @@ PARTS = (
     GeneratedPart(DOCS / "rest-api.md", "calls", rest_api.reference),
     GeneratedPart(DOCS / "architecture.md", "znodes", znode_tree.table),
     GeneratedPart(DOCS / "spark.md", "spark-properties", spark_properties.tables),
+    GeneratedPart(DOCS / "metrics.md", "metrics", metrics.tables),
     GeneratedPart(DOCS / "kubernetes.md", "chart-values", chart_values.table),
     GeneratedPart(DOCS / "adr" / "README.md", "adr", adr_index.table),
 )

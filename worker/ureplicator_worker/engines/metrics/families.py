@@ -18,7 +18,10 @@ from ureplicator_common.process_use import ProcessUse, use_of
 from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
 from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
 
-COUNTED = {"route_records": "Records copied", "route_bytes": "Bytes copied, as they travel"}
+COUNTED = {
+    "route_records": "Records copied, also of partitions that the worker gave away",
+    "route_bytes": "Bytes copied, as they travel, also of partitions that the worker gave away",
+}
 
 
 def histogram(
