@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ureplicator_controller.api.http.models.responses import ProblemResponse
 from ureplicator_controller.api.rest_process import CONNECTIONS
 from ureplicator_controller.api.serving.worker import REQUEST_S
 from ureplicator_testkit.fleet.rest_server import Rest
@@ -114,6 +115,9 @@ def test_what_is_oversize_or_ambiguous_is_refused_once(
     response = answer(rest, request_bytes)
     assert status_of(response) == status
     assert response.count(b"HTTP/1.1 ") == 1
+    if b"application/problem+json" in response:
+        problem = ProblemResponse.model_validate_json(response.partition(b"\r\n\r\n")[2])
+        assert problem.instance in ("/", "/topics")
 
 
 def test_requests_in_one_packet_get_their_responses_in_order(rest: Rest) -> None:

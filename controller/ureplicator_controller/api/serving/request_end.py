@@ -17,6 +17,7 @@ MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 64 * 1024
 _END = b"\r\n\r\n"
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
+_PATH = re.compile(rb"[A-Z]+ (/[!->@-~]*)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
@@ -64,6 +65,12 @@ def request_end(received: bytes | bytearray) -> Verdict:
     if length_bytes <= len(received):
         return Complete(length_bytes)
     return Incomplete([each.lower() for each in values.get(b"expect", ())] == [b"100-continue"])
+
+
+def path_in(received: bytes | bytearray) -> str:
+    """Path that the first request asks for, as it was sent; `/` if its first line has none."""
+    found = _PATH.match(received)
+    return found[1].decode("ascii") if found else "/"
 
 
 def _body_bytes(values: dict[bytes, list[bytes]]) -> int | Refused:

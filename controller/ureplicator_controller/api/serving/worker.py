@@ -39,6 +39,7 @@ from ureplicator_common.pages.certificates import ServerContexts
 from ureplicator_controller.api.serving.request_end import (
     Complete,
     Refused,
+    path_in,
     request_end,
 )
 
@@ -184,7 +185,7 @@ class GatheringWorker(ThreadWorker):
             _send(conn, b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _refuse(self, conn: Connection, refused: Refused) -> None:
-        _send(conn, _response(refused))
+        _send(conn, _response(refused, path_in(conn.received)))
         conn.until_s = time.monotonic() + LINGER_S
         self._linger(conn)
 
@@ -225,13 +226,14 @@ def _send(conn: Connection, data: bytes) -> None:
         conn.sock.send(data)
 
 
-def _response(refused: Refused) -> bytes:
+def _response(refused: Refused, path: str) -> bytes:
     body = json.dumps(
         {
             "type": "about:blank",
             "title": refused.status.phrase,
             "status": refused.status.value,
             "detail": refused.detail,
+            "instance": path,
         }
     ).encode()
     head = (

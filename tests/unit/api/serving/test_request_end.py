@@ -12,6 +12,7 @@ from ureplicator_controller.api.serving.request_end import (
     Complete,
     Incomplete,
     Refused,
+    path_in,
     request_end,
 )
 
@@ -63,6 +64,20 @@ def test_headers_without_an_end_are_refused() -> None:
     verdict = request_end(b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD_BYTES)
     assert isinstance(verdict, Refused)
     assert verdict.status == 431
+
+
+@pytest.mark.parametrize(
+    ("received", "path"),
+    [
+        (b"POST /topics?src=a HTTP/1.1\r\n", "/topics"),
+        (b"GET /topics/a%20b HTTP/1.1\r\n", "/topics/a%20b"),
+        (b"GET http://x/topics HTTP/1.1\r\n", "/"),
+        (b"\x16\x03\x01", "/"),
+        (b"", "/"),
+    ],
+)
+def test_the_path_of_a_refused_request_is_named(received: bytes, path: str) -> None:
+    assert path_in(received) == path
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
