@@ -47,7 +47,12 @@ json_option = click.option(
 
 def url_option(command: F) -> F:
     """Options for the address of REST, and the login there."""
-    return _url_option(_token_option(_ca_option(command)))
+    return _url_option(login_options(command))
+
+
+def login_options(command: F) -> F:
+    """Options for the login at REST, where a command takes its addresses otherwise."""
+    return _token_option(_ca_option(command))
 
 
 def client_options(command: F) -> F:

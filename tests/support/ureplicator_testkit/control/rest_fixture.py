@@ -80,11 +80,12 @@ class RestFixture:
         allowed_hosts: Sequence[str] = (),
         access: Mapping[str, str] = MappingProxyType({}),
         scrape_timeout_s: float = 10.0,
+        fleet: str = "test",
     ) -> None:
         names = {route[end] for route in routes for end in ("source", "target")}
         self.settings = Settings.model_validate(
             {
-                "fleet": "test",
+                "fleet": fleet,
                 "zookeeper": {"hosts": "z:1"},
                 "clusters": {name: {"bootstrap.servers": f"{name}:1"} for name in names},
                 "routes": list(routes),
@@ -104,7 +105,7 @@ class RestFixture:
         self.store = MemoryStore()
         self.other_client = MemoryCoordination(self.store)
         self.coordination = client(self.store)
-        self.paths = Paths("test")
+        self.paths = Paths(fleet)
         self.clock = ManualClock()
         for path in self.paths.skeleton:
             self.other_client.ensure(path)

@@ -1,0 +1,1 @@
+"""Several fleets side by side: their condition, and topics that they should not share."""
