@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ureplicator_common.contents import Switches, TopicIntent
+from ureplicator_common.coordination import Delete
 from ureplicator_common.model import (
     Limited,
     PartitionState,
@@ -111,6 +112,25 @@ def confirmed(page: Page, button: str) -> str:
     page.locator("#confirm-apply").click()
     expect(page.locator("#confirm")).to_be_hidden()
     return lines
+
+
+def test_a_stopped_topic_is_restarted(rest: RestFixture, page: Page, address: str) -> None:
+    page.goto(address + PATHS[0])
+    page.get_by_role("button", name="Restart orders", exact=True).click()
+    expect(page.locator("#confirm-result")).to_contain_text("orders is not stopped")
+    expect(page.locator("#confirm-apply")).to_be_disabled()
+    page.keyboard.press("Escape")
+    nobody_holds = (
+        rest.paths.ideal_topic(TopicKey(ROUTE, "orders")),
+        rest.paths.current_state(WorkerId("w1")),
+    )
+    rest.other_client.transact([Delete(path) for path in nobody_holds])
+    rest.put_intent("orders", TopicIntent(2, 2, stopped="source topic deleted"))
+    lines = confirmed(page, "Restart orders")
+    assert lines.startswith("It is stopped: source topic deleted.")
+    intent = rest.intent("orders")
+    assert intent is not None
+    assert (intent.stopped, intent.restarted) == ("", True)
 
 
 def test_a_position_is_changed_after_its_dry_run(

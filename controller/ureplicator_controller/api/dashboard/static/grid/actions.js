@@ -11,9 +11,9 @@ export async function call(method, path, body = null) {
 }
 
 // Button that asks before it calls REST. `explain` returns the lines that say what will happen.
-export function actionButton({ text, method, path, explain }) {
+export function actionButton({ text, method, path, body, explain }) {
   const button = element("button", { text, type: "button", kind: "mark" });
-  button.addEventListener("click", () => ask({ text, method, path, explain }));
+  button.addEventListener("click", () => ask({ text, method, path, body, explain }));
   return button;
 }
 
@@ -80,6 +80,22 @@ export function deletion({ route, topic }) {
     path: `/topics/${encodeURIComponent(topic)}?${new URLSearchParams({ src, dst })}`,
     explain: async () => [`${topic} is no longer copied on ${route}. The target topic and the positions are kept.`],
   };
+}
+
+// Restart of a topic that the leader stopped, for `ask` and `actionButton`.
+export function restart({ route, topic }) {
+  const [src, dst] = route.split(".");
+  const chosen = new URLSearchParams({ src, dst });
+  const path = `/topics/${encodeURIComponent(topic)}`;
+  const explain = async () => {
+    const { stopped } = await call("GET", `${path}?${chosen}`);
+    if (!stopped) throw new Error(`${topic} is not stopped: it is resumed where it was paused.`);
+    return [
+      `It is stopped: ${stopped}.`,
+      `The topics that have this name now are copied, from the first record of the source. Positions of the former ones do not count.`,
+    ];
+  };
+  return { text: `Restart ${topic}`, method: "POST", path: `${path}/resume?${chosen}`, body: { restart: true }, explain };
 }
 
 // Buttons for what the tile shows.

@@ -1,5 +1,5 @@
 // One topic: its partitions with positions and lag, its events, audit, differing settings and groups.
-import { actionButton, deletion, tileActions } from "../grid/actions.js";
+import { actionButton, deletion, restart, tileActions } from "../grid/actions.js";
 import { given } from "../grid/address.js";
 import { byId, table } from "../grid/elements.js";
 import { HEADS, cellsOf } from "../grid/history.js";
@@ -73,6 +73,7 @@ const paths = [`/topics/${name}?${chosen}`, `/positions/${name}?${chosen}`, `/au
 title(`${route}/${topic}`, paths);
 byId("acts").append(
   ...tileActions({ route, topic, worker: null }),
+  actionButton(restart({ route, topic })),
   actionButton(deletion({ route, topic })),
 );
 byId("acts").after(acts(...positionActs(topic, chosen)), acts(...limitActs(topic, `/limits/topics/${name}?${chosen}`)));
