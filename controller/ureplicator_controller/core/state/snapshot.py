@@ -233,10 +233,9 @@ class DecodeCache:
         return stored
 
     def keep(self, path: str) -> None:
-        """Keep the value of a node that nobody may read in this cycle, whether it has changed or not."""
-        cached = self._before.get(path)
-        if cached is not None:
-            self._now[path] = cached
+        """Keep the last value of a node that nobody may read in this cycle, whether it has changed or not."""
+        if path in self._before:
+            self._now.setdefault(path, self._before[path])
 
     def end_cycle(self) -> None:
         """Drop the values that were not read in this cycle."""

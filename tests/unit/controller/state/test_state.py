@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from ureplicator_common.contents import (
     CurrentEntry,
@@ -82,21 +81,27 @@ def test_cache_decodes_only_changed_nodes() -> None:
 
 
 def test_loads_are_decoded_again_only_when_they_changed() -> None:
-    """With a byte limit each cycle needs them."""
+    """Whether they are read in each cycle, as with a byte limit, or in some of them."""
 
-    def loads(rate: float, mzxid: int) -> Mapping[Partition, PartitionLoad]:
+    def seen(rate: float, mzxid: int) -> Snapshot:
         load = encode_loads({Partition(ROUTE, "t", 0): PartitionLoad(bytes_per_s=rate)})
         nodes = {
             PATHS.worker_live(A): node(encode_live_worker(LiveWorker(slots=1))),
             PATHS.load(A): node(load, mzxid),
         }
-        return parse(nodes, PATHS, fleet="test", cache=memo).loads[A]
+        return parse(nodes, PATHS, fleet="test", cache=memo)
 
     memo = DecodeCache()
-    one = loads(1.0, 1)
-    assert loads(1.0, 1) is one
-    assert loads(1.0, 1) is one
-    assert loads(2.0, 2)[Partition(ROUTE, "t", 0)].bytes_per_s == 2.0
+    one = seen(1.0, 1).loads[A]
+    assert seen(1.0, 1).loads[A] is one
+    seen(1.0, 1)
+    assert seen(1.0, 1).loads[A] is one
+    seen(2.0, 2)
+    two = seen(2.0, 2).loads[A]
+    assert two[Partition(ROUTE, "t", 0)].bytes_per_s == 2.0
+    seen(2.0, 2)
+    seen(2.0, 2)
+    assert seen(2.0, 2).loads[A] is two
 
 
 # Presence
