@@ -159,6 +159,9 @@ class ControlLoop:
         self._metrics.leading.set(0 if epoch is None else 1)
         if epoch is None:
             self._metrics.braked.set(0)
+            prepared = self._observer.prepared()
+            if prepared is not None:
+                self._indexer.of(prepared)
             return MAX_IDLE_S
         if not self._observer.is_ready():
             return SETTLE_INTERVAL_S

@@ -49,6 +49,8 @@ VERIFIED_PER_S = 100
 """Nodes compared with the servers: all 2,000 of a fleet with 1,000 topics in 20 s."""
 MAX_VERIFIED = 500
 """At a time: about a tenth of a second of the cache's thread."""
+PREPARE_INTERVAL_S = 10.0
+"""Between two readings of a standby: each takes some hundredths of a second in a large fleet."""
 CATCH_UP_TIMEOUT_S = 1.0
 """Longest lag of the tree cache behind the own writes before everything is read again: a watch takes
 milliseconds."""
@@ -88,6 +90,7 @@ class Observer:
         self._doubtful: set[str] = set()
         self._verified_at_s = clock.monotonic_s()
         self._woke_at_s = 0.0
+        self._prepared_at_s: float | None = None
         self._seen_nodes: Mapping[str, Node] | None = None
         self._seen_versions: Mapping[str, int] | None = None
         self._membership = Snapshot(fleet=fleet, epoch=0)
@@ -147,7 +150,26 @@ class Observer:
     def snapshot(self) -> Snapshot:
         """The fleet now, with membership. Raises Unavailable."""
         nodes = self._tree_cache.nodes()
-        seen = parse(
+        self._membership = self.latest = track_membership(
+            self._membership, self._parsed(nodes), self._clock.monotonic_s()
+        )
+        self._seen_nodes, self._seen_versions = nodes, self._versions(nodes)
+        return self._membership
+
+    def prepared(self) -> Snapshot | None:
+        """The fleet now, without membership, every `PREPARE_INTERVAL_S`. Raises Unavailable.
+
+        For a standby: what it has decoded and indexed, it need not decode and index before its first plan as
+        the leader.
+        """
+        now_s = self._clock.monotonic_s()
+        if self._prepared_at_s is not None and now_s - self._prepared_at_s < PREPARE_INTERVAL_S:
+            return None
+        self._prepared_at_s = now_s
+        return self._parsed(self._tree_cache.nodes())
+
+    def _parsed(self, nodes: Mapping[str, Node]) -> Snapshot:
+        return parse(
             nodes,
             self._paths,
             fleet=self._fleet,
@@ -156,11 +178,6 @@ class Observer:
             wall_ms=self._clock.wall_ms(),
             cache=self._decode_cache,
         )
-        self._membership = self.latest = track_membership(
-            self._membership, seen, self._clock.monotonic_s()
-        )
-        self._seen_nodes, self._seen_versions = nodes, self._versions(nodes)
-        return self._membership
 
     def remember(
         self,
