@@ -140,6 +140,7 @@ class ControlLoop:
             log.warning("ZooKeeper unavailable, retrying in %g s: %s", wait_s, error)
         except Exception:
             self._metrics.cycles.labels("failed").inc()
+            self._indexer = FleetIndexer()  # the other one may have stopped halfway
             wait_s = self._back_off()
             log.exception("control cycle failed, retrying in %g s", wait_s)
         self.last_cycle_at_s = self._clock.monotonic_s()

@@ -6,14 +6,13 @@ import logging
 
 import pytest
 
-from ureplicator_common.contents import Assignment, TopicIntent
+from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import WorkerId
-from ureplicator_common.znodes import decode_intent, decode_route
+from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
-from ureplicator_controller.core.state import snapshot as snapshot_module
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.vetting import vet
@@ -332,28 +331,6 @@ def test_a_standby_reads_the_leader_node_now_and_then(
         fleet.clock.advance(MAX_IDLE_S / 10)
         fleet.two.run(1)
     assert len(attempts) in (1, 2)
-
-
-def test_a_standby_has_decoded_what_it_needs_as_the_leader(
-    fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet.worker("a")
-    fleet.topic(2, "old")
-    fleet.one.run()
-    fleet.two.run()
-    decoded: list[bytes] = []
-
-    def counted(data: bytes) -> TopicIntent:
-        decoded.append(data)
-        return decode_intent(data)
-
-    monkeypatch.setattr(snapshot_module, "decode_intent", counted)
-    fleet.topic(1, "new")
-    fleet.one.client.expire()
-    fleet.two.run()
-    assert fleet.two.leads
-    assert len(decoded) == 1, "only what is new"
-    assert len(fleet.assignment_of("a").entries) == 3
 
 
 def test_nothing_is_decided_on_the_picture_from_before_an_outage(fleet: ControllerFleet) -> None:
