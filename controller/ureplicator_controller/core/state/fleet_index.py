@@ -1,7 +1,7 @@
 """Index of a fleet by topic, for one plan after the other: which topics are at rest, and what workers have of
 the others.
 
-A topic is at rest if a plan that changes no worker's share has nothing to do for it, whatever the time:
+A topic is at rest if a plan has nothing to do for it at any time, as long as its owners keep what they have:
 
     all its partitions are wanted       whitelisted, and nothing excludes any of them
     each is settled                     its ideal owner has it assigned, is its only holder, and fences nobody
@@ -47,7 +47,8 @@ class FleetIndex:
 
     `assigned`: stored assignments, of live and of dead workers. `view`: what live sessions report. `stale`:
     live workers whose current state lists a partition but was written by a former session. `at_rest`:
-    owners of the topics at rest; `counts`: partitions of these by route and owner.
+    owners of the topics at rest; `busy`: all other topics that anything is stored about; `counts`: partitions
+    at rest by route and owner. A later index of the same indexer leaves this one as it is.
     """
 
     assigned: ByTopic[AssignmentEntry] = field(default_factory=dict)
@@ -74,22 +75,13 @@ class FleetIndexer:
             return self._index
         assigned = assigned_by_topic(snapshot, (self._snapshot, self._index.assigned))
         view = external_view(snapshot, (self._snapshot, self._index.view))
-        before = self._memo.results
-        owners = self._owners(snapshot, assigned, view)
+        before, owners = self._memo.results, self._owners(snapshot, assigned, view)
         self._recount(before, owners)
         at_rest = {key: found for key, found in owners.items() if found is not None}
         stale = _stale_reports(snapshot)
-        self._snapshot, self._index = (
-            snapshot,
-            FleetIndex(
-                assigned,
-                view,
-                stale,
-                at_rest,
-                _busy(owners.keys(), at_rest, stale),
-                dict(self._counts),
-            ),
-        )
+        busy = _busy(owners.keys(), at_rest, stale)
+        self._index = FleetIndex(assigned, view, stale, at_rest, busy, dict(self._counts))
+        self._snapshot = snapshot
         return self._index
 
     def _owners(
