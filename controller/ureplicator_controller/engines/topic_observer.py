@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 4.0
 """A topic created or deleted at the source is acted on within 10 s: one poll, a second one CONFIRM_S
 later to confirm a deletion, and the time that they take."""
+FIRST_WITHIN_S = 0.5
+"""After an election: topics that exist at the first poll of a new fleet are not new."""
 MAX_LISTED = 5
 """Topics named in one log line."""
 
@@ -72,7 +74,7 @@ class TopicObserver:
         self._down: dict[str, str] = {}
         self._found: dict[Route, ClusterComparison] = {}
         self._thread = PeriodicThread(
-            self._round, name="topic observer", first_after_s=POLL_INTERVAL_S
+            self._round, name="topic observer", first_after_s=FIRST_WITHIN_S
         )
 
     def start(self) -> None:
@@ -101,7 +103,7 @@ class TopicObserver:
         seen = self._seen()
         if seen is None:
             self._reset()
-            return 0.0
+            return FIRST_WITHIN_S
         epoch, snapshot = seen
         topics = self._list_topics(snapshot)
         for route in self._routes:

@@ -18,7 +18,7 @@ from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.topic_observer import TopicObserver
+from ureplicator_controller.engines.topic_observer import FIRST_WITHIN_S, TopicObserver
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ROUTE = Route("source", "target")
@@ -82,6 +82,14 @@ def test_a_difference_is_logged_when_it_appears_and_when_it_is_gone(
             cluster.put("t", 2)
         world.observer.poll()
     assert "match the whitelist" in caplog.text
+
+
+def test_a_new_leader_polls_soon(world: World) -> None:
+    """A topic of a new fleet is new from its first poll on."""
+    seen, world.seen = world.seen, None
+    assert 0 < world.observer.poll() <= FIRST_WITHIN_S
+    world.seen = seen
+    assert world.observer.poll() != FIRST_WITHIN_S
 
 
 def test_an_unavailable_source_costs_only_its_gauges(
