@@ -17,7 +17,7 @@ PATHS = ("/ready", "/validation", "/export")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a fleet responded, by path; or why it did not."""
+    """Responses of a fleet, by path; or the reason why there are none."""
 
     url: str
     responses: Mapping[str, Mapping[str, Any]]
@@ -31,9 +31,8 @@ class Reading:
 
 def read_fleets(urls: Sequence[str]) -> list[Reading]:
     """One reading for each URL, in their order."""
-    clients = [
-        RestClient(url, timeout_s=TIMEOUT_S) for url in urls
-    ]  # they take the command's login
+    # Made here: the command's login is not known to other threads.
+    clients = [RestClient(url, timeout_s=TIMEOUT_S) for url in urls]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(_read, urls, clients))
 

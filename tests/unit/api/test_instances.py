@@ -16,7 +16,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import topic_tallies
-from ureplicator_testkit.control.fleet import SHAKEN_TOPICS, ControlFleet, shake
+from ureplicator_testkit.control.fleet import ControlFleet, settled_fleet, shake
 
 B = WorkerId("b")
 
@@ -27,20 +27,10 @@ def body_of(encoded: EncodedInstances, seen: Snapshot) -> str:
     return encoded.body(state, topic_tallies(seen, view), known_workers(seen))
 
 
-def fleet_of_two() -> ControlFleet:
-    fleet = ControlFleet()
-    fleet.worker("a")
-    fleet.worker("b")
-    for topic in SHAKEN_TOPICS:
-        fleet.topic(topic, 2)
-    fleet.settle()
-    return fleet
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_kept_texts_are_those_of_the_present_state(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
-    fleet, kept = fleet_of_two(), EncodedInstances()
+    fleet, kept = settled_fleet(), EncodedInstances()
     for _ in range(40):
         shake(fleet, chance)
         seen = fleet.snapshot()
@@ -61,7 +51,7 @@ def test_only_workers_that_changed_are_described_again(monkeypatch: pytest.Monke
         return details(seen, worker, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(encoded_module, "_details", counted)
-    kept, seen = EncodedInstances(), fleet_of_two().snapshot()
+    kept, seen = EncodedInstances(), settled_fleet().snapshot()
     body_of(kept, seen)
     assert described == ["a", "b"]
     known = {**seen.known, B: replace(seen.known[B], version=9)}

@@ -15,6 +15,7 @@ from typing import Any
 
 from ureplicator_common.model import PartitionState, WorkerId
 from ureplicator_controller.api.services.fleet_cache import FleetState
+from ureplicator_controller.core.state.by_topic import are_same
 from ureplicator_controller.core.state.external_view import reported_state
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import Tallies
@@ -42,19 +43,18 @@ class EncodedInstances:
         """uReplicator's three keys, and `workers` with the details, as JSON."""
         snapshot = fleet_state.snapshot
         ideal = validation_counts(snapshot, tallies).ideal_state
-        chosen = list(workers)
+        chosen, known = list(workers), known_workers(snapshot)
         with self._lock:
             texts = {
                 worker: self._text(snapshot, worker, ideal.get(worker, 0)) for worker in chosen
             }
-            known = snapshot.live.keys() | snapshot.known.keys() | snapshot.sessions.keys()
-            for worker in self._texts.keys() - known:
+            for worker in self._texts.keys() - frozenset(known):
                 del self._texts[worker]
-        tagged = (w for w, known in snapshot.known.items() if known.value.blacklisted)
+        tagged = (w for w, each in snapshot.known.items() if each.value.blacklisted)
         parts = {
             "instances": _object((w, texts[w].held) for w in chosen if w in snapshot.sessions),
             "blacklisted": json.dumps(sorted(tagged)),
-            "allInstances": json.dumps(known_workers(snapshot)),
+            "allInstances": json.dumps(known),
             "workers": _object((worker, texts[worker].details) for worker in chosen),
         }
         return _object(parts.items())
@@ -68,10 +68,7 @@ class EncodedInstances:
             snapshot.loads.get(worker),
         )
         last = self._texts.get(worker)
-        is_same = last is not None and all(
-            one is other for one, other in zip(last.inputs, inputs, strict=True)
-        )
-        if last is None or not is_same or last.ideal != ideal:
+        if last is None or not are_same(last.inputs, inputs) or last.ideal != ideal:
             rows = _held(snapshot, worker)
             last = self._texts[worker] = _WorkerText(
                 inputs,

@@ -1,4 +1,4 @@
-"""What workers have by partition, merged by topic; and results by topic that are kept while it is unchanged.
+"""Entries of workers by partition, merged by topic; and results by topic that are kept while it is unchanged.
 
 Assignments and current states are stored by worker, and decisions are made by topic. In a fleet of 100,000
 partitions few topics change between two looks. So a merge copies only topics that differ, and a topic that
@@ -21,6 +21,11 @@ TopicEntries = Mapping[int, ByWorker[E]]
 """Entries of one topic by the number of the partition, in no order; none is empty."""
 ByTopic = Mapping[TopicKey, TopicEntries[E]]
 Inputs = tuple[Any, ...]
+
+
+def are_same(one: Inputs, other: Inputs) -> bool:
+    """True if both have the same objects."""
+    return all(each is its_twin for each, its_twin in zip(one, other, strict=True))
 
 
 class Merge(Generic[E]):
@@ -83,7 +88,7 @@ class TopicMemo(Generic[T]):
         self._inputs, self.results = {}, {}
         for key, now in inputs:
             known = before.get(key)
-            if known and all(one is other for one, other in zip(known, now, strict=True)):
+            if known is not None and are_same(known, now):
                 self._inputs[key], self.results[key] = known, results[key]
             else:
                 self._inputs[key], self.results[key] = now, compute(key, now)

@@ -94,7 +94,7 @@ Exclusions = tuple[frozenset[Route], frozenset[TopicKey], frozenset[Route]]
 
 
 def exclusions_of_topics(snapshot: Snapshot) -> Exclusions:
-    """What excludes partitions beside the intents of their topics."""
+    """Exclusions of partitions that the intents of their topics do not name."""
     unconfigured = (route for route, each in snapshot.routes.items() if not each.value.configured)
     return snapshot.switches.paused_routes, snapshot.blacklist, frozenset(unconfigured)
 

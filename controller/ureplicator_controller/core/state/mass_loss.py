@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ureplicator_common.model import WorkerId
+from ureplicator_controller.core.state.external_view import ideal_entries
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 MAX_NAMES = 10
@@ -113,9 +114,4 @@ def _is_drained(snapshot: Snapshot, worker: WorkerId) -> bool:
 
 
 def _owners(snapshot: Snapshot) -> set[WorkerId]:
-    return {
-        entry.worker
-        for stored in snapshot.ideal.values()
-        for entry in stored.value.entries.values()
-        if entry.worker is not None
-    }
+    return {entry.worker for entry in ideal_entries(snapshot) if entry.worker is not None}

@@ -360,6 +360,17 @@ def uneven_workers(counts: Mapping[W, int], slots: Mapping[W, int]) -> dict[W, i
 SHAKEN_TOPICS = ("t", "u", "v")
 
 
+def settled_fleet() -> ControlFleet:
+    """Two workers, `a` and `b`, that copy two partitions of each of `SHAKEN_TOPICS`."""
+    fleet = ControlFleet()
+    fleet.worker("a")
+    fleet.worker("b")
+    for topic in SHAKEN_TOPICS:
+        fleet.topic(topic, 2)
+    fleet.settle()
+    return fleet
+
+
 def shake(fleet: ControlFleet, chance: random.Random) -> None:
     """One thing that happens to a fleet; it may or may not settle afterwards."""
     topic = chance.choice(SHAKEN_TOPICS)

@@ -1,4 +1,4 @@
-"""What a control loop keeps from one state of the fleet to the next."""
+"""State that a control loop keeps from one snapshot of the fleet to the next."""
 
 from __future__ import annotations
 

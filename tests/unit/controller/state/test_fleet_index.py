@@ -24,24 +24,14 @@ from ureplicator_common.model import Partition, PartitionState, SessionId, Topic
 from ureplicator_controller.core.planning.partitions import PartitionViews
 from ureplicator_controller.core.state.fleet_index import FleetIndex, FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot, Stored
-from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, ControlFleet, shake
+from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, settled_fleet, shake
 
 KEY = TopicKey(ROUTE, "t")
 FIRST = Partition(ROUTE, "t", 0)
 A, B = WorkerId("a"), WorkerId("b")
 
 
-def settled() -> Snapshot:
-    fleet = ControlFleet()
-    fleet.worker(A)
-    fleet.worker(B)
-    for topic in SHAKEN_TOPICS:
-        fleet.topic(topic, 2)
-    fleet.settle()
-    return fleet.snapshot()
-
-
-SETTLED = settled()
+SETTLED = settled_fleet().snapshot()
 
 
 def index_of(seen: Snapshot) -> FleetIndex:
@@ -150,13 +140,7 @@ def test_opened_topics_are_no_longer_counted() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_kept_indexes_are_those_of_the_present_state(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
-    fleet = ControlFleet()
-    fleet.worker(A)
-    fleet.worker(B)
-    for topic in SHAKEN_TOPICS:
-        fleet.topic(topic, 2)
-    fleet.settle()
-    kept = FleetIndexer()
+    fleet, kept = settled_fleet(), FleetIndexer()
     rested = len(kept.of(fleet.snapshot()).at_rest)
     for _ in range(60):
         shake(fleet, chance)

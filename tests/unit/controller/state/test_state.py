@@ -81,7 +81,7 @@ def test_cache_decodes_only_changed_nodes() -> None:
 
 
 def test_loads_are_decoded_again_only_when_they_changed() -> None:
-    """Whether they are read in each cycle, as with a byte limit, or in some of them."""
+    """In fleets that read them in each cycle, as with a byte limit, and in those that read them in some."""
 
     def seen(rate: float, mzxid: int) -> Snapshot:
         load = encode_loads({Partition(ROUTE, "t", 0): PartitionLoad(bytes_per_s=rate)})
