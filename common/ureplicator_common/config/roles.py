@@ -72,6 +72,11 @@ class ControllerSettings(Section):
     balance_moves: Annotated[int, Field(ge=0)] = 10
     """Maximum number of load balancing moves per minute; 0: load balancing is off. Moves for lost,
     new or drained workers are not limited by it."""
+    max_concurrent_moves: Annotated[int, Field(ge=1)] = 100
+    """Maximum number of partitions of a route that live workers are releasing for others at a time. The
+    rest is copied until it is its turn. Default 100: a thousand partitions of a drained worker move within
+    seconds, and each of them pauses for a moment only. Partitions of lost workers, which nobody copies,
+    all move at once."""
     max_lost_share: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Brake on mass loss: while more than this share of the workers is lost at once, nothing moves until
     enough are back or operators confirm the loss. Default 0.5: of two workers, one may be lost. 1: no

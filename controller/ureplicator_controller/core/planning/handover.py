@@ -12,7 +12,9 @@ last one for any length of time, since the leader may die after it:
     6. (wait)       until the owner is ONLINE
     7. both         fenced holders are removed, and the list of ids to fence with them
 
-If no live worker holds the partition, 1 and 4 are one write, and 5 follows in the same plan. The owner
+If no live worker holds the partition, 1 and 4 are one write, and 5 follows in the same plan. If a live
+worker copies it, step 2 is delayed until there is room for another move (`MoveRoom`), and until the new owner
+lives: meanwhile that worker goes on. The owner
 becomes a holder before it is assigned the partition: in the reverse order, a leader that dies in
 between would leave a worker that copies and that no later owner would fence.
 
@@ -30,11 +32,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.contents import Assignment, AssignmentEntry, IdealEntry
-from ureplicator_common.model import OwnerEpoch, Partition, SessionId, TopicKey, WorkerId
+from ureplicator_common.model import (
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    SessionId,
+    TopicKey,
+    WorkerId,
+)
 from ureplicator_common.znodes import MAX_ASSIGNED
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
 from ureplicator_controller.core.planning.no_progress import with_move_count
-from ureplicator_controller.core.planning.partitions import PartitionView
+from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.exclusions import DELETING
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -49,6 +59,42 @@ def next_epoch(previous: int, leader_epoch: int) -> OwnerEpoch:
     return OwnerEpoch(max(previous + 1, leader_epoch << EPOCH_SHIFT))
 
 
+class MoveRoom:
+    """How many more partitions of a route may be taken from workers that copy them.
+
+    Under way are those that a live worker is yet to release. Room is given once half of the limit is free:
+    each revocation writes an assignment, which its worker has to confirm. Each route has its own room: where
+    a target does not respond, a release takes many seconds.
+    """
+
+    def __init__(
+        self, *, snapshot: Snapshot, views: PartitionViews, holder_rules: HolderRules
+    ) -> None:
+        self._limit = snapshot.limits.concurrent_moves
+        self._views = views
+        self._holder_rules = holder_rules
+        self._left: dict[Route, int] = {}
+
+    def take(self, route: Route) -> bool:
+        """Take room for one partition, if there is any."""
+        if route not in self._left:
+            free = self._limit - self._under_way(route)
+            self._left[route] = free if 2 * free >= self._limit else 0
+        self._left[route] -= 1
+        return self._left[route] >= 0
+
+    def _under_way(self, route: Route) -> int:
+        views = (view for view in self._views.each() if view.key.route == route and view.owner)
+        return sum(map(self._is_awaited, views))
+
+    def _is_awaited(self, view: PartitionView) -> bool:
+        """True if it waits for a live worker that it was revoked from."""
+        if view.is_settled():
+            return False
+        holding = self._holder_rules.live_holders(view, view.holders_before)
+        return not view.assigned.keys() >= set(holding)
+
+
 class Handover:
     """Ideal entries and assignments of one plan.
 
@@ -60,6 +106,7 @@ class Handover:
         self,
         *,
         snapshot: Snapshot,
+        views: PartitionViews,
         recovered: Mapping[Partition, IdealEntry],
         reasons: Counter[str],
     ) -> None:
@@ -70,6 +117,9 @@ class Handover:
         self._recovered = recovered
         self._reasons = reasons
         self._fence_ids = FenceIds(snapshot)
+        self._room = MoveRoom(snapshot=snapshot, views=views, holder_rules=self.holder_rules)
+        self._kept: set[Partition] = set()
+        """Partitions that wait for room: the worker that copies them goes on."""
         self._assignments: dict[WorkerId, dict[Partition, AssignmentEntry]] = {}
         self._assigned_to: set[WorkerId] = set()
 
@@ -129,6 +179,9 @@ class Handover:
 
         If the owner is already a holder since a former session, that session stays (see `holders`).
         """
+        if self._is_kept(view, owner):
+            self._kept.add(view.partition)
+            return holders
         if owner not in self._snapshot.sessions:
             return holders
         live_holders = self.holder_rules.live_holders(view, holders)
@@ -148,6 +201,16 @@ class Handover:
         self._reasons[f"assigned to {owner}"] += 1
         return {owner: self._snapshot.sessions[owner], **holders}
 
+    def _is_kept(self, view: PartitionView, owner: WorkerId) -> bool:
+        """True if the worker that copies the partition keeps it for now."""
+        if len(view.assigned) != 1:
+            return False
+        (worker,) = view.assigned
+        reported = view.reported.get(worker)
+        if reported is None or reported.state is not PartitionState.ONLINE:
+            return False
+        return owner not in self._snapshot.sessions or not self._room.take(view.key.route)
+
     def _is_full(self, worker: WorkerId) -> bool:
         """True if the worker's assignment has reached the bound of its node."""
         stored = self._snapshot.assignments.get(worker)
@@ -162,7 +225,8 @@ class Handover:
 
     def _update_assignments(self, view: PartitionView) -> None:
         """Revoke the partition from other workers; shorten the owner's list of ids to fence."""
-        if view.is_unreadable or (view.after is view.before and view.is_settled()):
+        is_final = view.after is view.before and view.is_settled()
+        if view.is_unreadable or is_final or view.partition in self._kept:
             return
         for worker, assignment in view.assigned.items():
             entry = view.after

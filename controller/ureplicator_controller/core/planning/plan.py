@@ -138,7 +138,7 @@ def _plan_once(seen: Snapshot, now_s: float, indexer: FleetIndexer | None) -> Pl
         snapshot=snapshot, views=views, membership=workers, review=review, now_s=now_s
     )
     reasons: Counter[str] = Counter()
-    handover = Handover(snapshot=snapshot, recovered=review.recovered, reasons=reasons)
+    handover = Handover(snapshot=snapshot, views=views, recovered=review.recovered, reasons=reasons)
     for view in views.each():
         handover.decide(view)
     steps = (

@@ -130,8 +130,18 @@ def _mismatch_reason(
     if owner not in snapshot.sessions:
         return f"worker {owner} is gone; it keeps the partition until the rebalance delay ends"
     if others:
-        return f"waiting for {others} to release it"
+        return _release_reason(snapshot, partition, others, actual)
     return _owner_reason(snapshot, partition, owner, actual)
+
+
+def _release_reason(
+    snapshot: Snapshot, partition: Partition, others: str, actual: Mapping[WorkerId, CurrentEntry]
+) -> str:
+    """Reason where the owner lives and other workers report the partition."""
+    assignments = (snapshot.assignments.get(worker) for worker in actual)
+    if any(stored and partition in stored.value.entries for stored in assignments):
+        return f"waiting for its turn to move: {others} copies it until then"
+    return f"waiting for {others} to release it"
 
 
 def _owner_reason(

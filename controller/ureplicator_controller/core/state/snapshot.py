@@ -128,11 +128,13 @@ class Delays:
 @dataclass(frozen=True, slots=True)
 class BalanceLimits:
     """Limits of moves: load balancing starts above `ratio` times the average load, `moves` moves at a time;
-    nothing moves while more than `max_lost_share` of the workers are lost (`state.mass_loss`)."""
+    nothing moves while more than `max_lost_share` of the workers are lost (`state.mass_loss`); at most
+    `concurrent_moves` partitions of a route are being released at a time (`planning.handover`)."""
 
     ratio: float = 1.2
     moves: int = 10
     max_lost_share: float = 0.5
+    concurrent_moves: int = 100
 
     @classmethod
     def of(cls, settings: ControllerSettings) -> BalanceLimits:
@@ -140,6 +142,7 @@ class BalanceLimits:
             ratio=settings.balance_ratio,
             moves=settings.balance_moves,
             max_lost_share=settings.max_lost_share,
+            concurrent_moves=settings.max_concurrent_moves,
         )
 
 

@@ -230,7 +230,7 @@ class Process:
         if not self._fleet.ledger.is_current(id, self._own.get(id)):
             self._own[id] = self._fleet.ledger.initialise(id)
             for each in [part for part, copy in self.copies.items() if copy.copier == copier]:
-                self._drop(each, "fenced")
+                self.drop(each, "fenced")
 
     def _proves(self, partition: Partition, owner_epoch: OwnerEpoch) -> bool:
         live = self._fleet.store.node(self._fleet.paths.worker_live(self.id))
@@ -268,7 +268,7 @@ class Process:
         if copy is None or copy.stage != "copying":
             return
         if not self.can_commit(partition):
-            self._drop(partition, "fenced")
+            self.drop(partition, "fenced")
             return
         if copy.owner_epoch < self._fleet.readers[partition]:
             raise InvariantViolated(
@@ -285,7 +285,7 @@ class Process:
         id = self._id_of(partition.route, copy.copier.slot)
         return self._fleet.ledger.is_current(id, self._own.get(id))
 
-    def _drop(self, partition: Partition, reason: str) -> None:
+    def drop(self, partition: Partition, reason: str) -> None:
         """Not copied until the next proof; the copier keeps the partition."""
         del self.copies[partition]
         if partition in self.added:

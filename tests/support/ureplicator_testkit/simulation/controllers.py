@@ -9,7 +9,7 @@ from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import RouteSettings
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
-from ureplicator_controller.core.state.snapshot import Delays, Snapshot
+from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot
 from ureplicator_controller.engines.control_loop import (
     MAX_IDLE_S,
     SETTLE_INTERVAL_S,
@@ -27,6 +27,8 @@ from ureplicator_testkit.simulation.sessions import SESSION_TIMEOUT_S, SessionPr
 
 VERIFIED_S = 2 * MAX_IDLE_S
 """After this time a leader has compared all nodes of these small fleets with the servers."""
+CONCURRENT_MOVES = (1, 2, 100)
+"""One for each seed in turn. The last one never holds anything back here."""
 METRICS = ControlMetrics(CollectorRegistry())
 """Shared by all: no test reads them, and creating them costs as much as a hundred turns."""
 
@@ -78,7 +80,10 @@ class Controller(SessionProcess):
     def _start(self) -> ControlLoop:
         """As the daemon does once ZooKeeper is connected."""
         live = LiveController(id=self.name)
-        observer = _Observer(self.client, fleet=FLEET, clock=self.world, delays=self._delays)
+        limits = BalanceLimits(concurrent_moves=CONCURRENT_MOVES[self.world.seed % 3])
+        observer = _Observer(
+            self.client, fleet=FLEET, clock=self.world, delays=self._delays, limits=limits
+        )
         observer.controller, observer.indexer = self, FleetIndexer()
         self.leadership = Leadership(self.client, paths=PATHS, controller=live)
         self._position_threads = PositionThreads(self, self._kafka, self.leadership, observer)
