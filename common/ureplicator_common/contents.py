@@ -202,12 +202,13 @@ class GoneGroups(Content):
 
 
 class SyncKind(StrEnum):
-    """Kinds of things that follow to the target beside the records."""
+    """Kinds of things that the leader keeps at the target beside the records."""
 
     GROUPS = "groups"
     CONFIGS = "configs"
     ACLS = "acls"
     HEARTBEATS = "heartbeats"
+    CLAIMS = "claims"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.kafka.claims.requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.heartbeats.requests import KafkaHeartbeats
 from ureplicator_common.model import Route
@@ -59,6 +60,7 @@ from ureplicator_controller.api.access.gate import Gate
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.following.heartbeats import HeartbeatClusters, HeartbeatThread
@@ -271,6 +273,12 @@ class Controller:
                 for config in self._settings.routes
             ],
             admins=self._admin,
+            claims=FleetClaims(
+                fleet=self._settings.fleet,
+                routes={config.route: config for config in self._settings.routes},
+                logs=self._claim_log,
+                clock=self._clock,
+            ),
             seen=proof.latest_of_epoch,
             metrics=self._metrics,
             coordination=coordination,
@@ -306,6 +314,8 @@ class Controller:
         needs = FollowerNeeds(
             topics=self._admin,
             acls=self._acl_admin,
+            claims=self._claim_log,
+            fleet=self._settings.fleet,
             coordination=coordination,
             paths=self._paths,
             seen=proof.latest_of_epoch,
@@ -320,6 +330,9 @@ class Controller:
 
     def _acl_admin(self, cluster: str) -> KafkaAclAdmin:
         return KafkaAclAdmin(self._client(cluster), name=cluster)
+
+    def _claim_log(self, cluster: str) -> KafkaClaimLog:
+        return KafkaClaimLog(self._client(cluster))
 
     def _client(self, cluster: str) -> ClusterClient:
         return open_client(cluster, self._settings.cluster(cluster))

@@ -25,6 +25,7 @@ from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.kafka.claims.requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
@@ -75,6 +76,7 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         ),
         positions=lambda name: KafkaPositionReader(_client(settings, name)),
         logs=lambda name: KafkaLogReader(_client(settings, name)),
+        claims=lambda name: KafkaClaimLog(_client(settings, name)),
         principals=lambda name: KafkaPrincipalReader(_client(settings, name)),
         groups=lambda route: open_route(
             fleet=settings.fleet,

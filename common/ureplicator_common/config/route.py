@@ -342,6 +342,11 @@ class RouteConfig(Section):
     """Write where each record lies on the target to the topic `ureplicator-<fleet>-<route>-offset-map` there,
     so that offsets can be translated. The copiers create the topic and need the rights for it: CREATE,
     DESCRIBE, WRITE and READ."""
+    claim_targets: bool = False
+    """Claim each target topic in the topic `ureplicator-claims` of the target cluster, so that no other fleet
+    writes to it or copies it back, as far as it claims its targets, too. The controllers create the topic and
+    need the rights for it: CREATE, DESCRIBE, WRITE and READ, and DESCRIBE and READ at the source, if it is
+    there. Default false: most clusters belong to one fleet."""
     handlers: tuple[HandlerConfig, ...] = ()
     """Topics whose records go through a handler: user code that filters, changes or redirects them."""
     audit: RouteAuditSettings = RouteAuditSettings()

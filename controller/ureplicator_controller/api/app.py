@@ -23,6 +23,7 @@ from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import ClusterUnavailable, LogReader, PositionReader, TopicAdmin
+from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.kafka.principals import PrincipalReader
 from ureplicator_common.model import Route
 from ureplicator_controller.api import dashboard
@@ -71,6 +72,7 @@ from ureplicator_controller.api.timeline import calls as timeline
 from ureplicator_controller.api.timeline.sampler import TimelineSampler
 from ureplicator_controller.api.timeline.store import TimelineStore, TimelineUnavailable
 from ureplicator_controller.core.state.snapshot import BalanceLimits
+from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.groups.survey import RouteClusters
 
 R = TypeVar("R")
@@ -92,8 +94,8 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Dependencies of one REST process. `admins`, `positions`, `logs` and `principals` take a cluster's name,
-    `groups` a route.
+    """Dependencies of one REST process. `admins`, `positions`, `logs`, `claims` and `principals` take a
+    cluster's name, `groups` a route.
 
     `validate_responses`: a response that does not match its model becomes an error; for tests.
     `scrape_timeout_s`: see `SCRAPE_TIMEOUT_S`.
@@ -105,6 +107,7 @@ class Dependencies:
     positions: Callable[[str], PositionReader]
     logs: Callable[[str], LogReader]
     groups: Callable[[Route], RouteClusters]
+    claims: Callable[[str], ClaimLog]
     principals: Callable[[str], PrincipalReader]
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
@@ -131,14 +134,7 @@ def create_app(needs: Dependencies) -> Flask:
     )
     clusters = _clusters(needs)
     ids = RequestIds(needs.new_id, caller=caller)
-    services = build_services(
-        coordination=needs.coordination,
-        fleet=fleet,
-        clusters=clusters,
-        replication={config.route: config.replication_factor for config in settings.routes},
-        name=settings.fleet,
-        new_id=ids.reference,
-    )
+    services = _services(needs, fleet, clusters, ids)
     lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
     registry = CollectorRegistry()
     timeout_s = needs.scrape_timeout_s
@@ -182,6 +178,28 @@ def create_app(needs: Dependencies) -> Flask:
     app.after_request(partial(_log_write, ids))
     app.after_request(ids.add_header)
     return app
+
+
+def _services(
+    needs: Dependencies,
+    fleet: FleetCache,
+    clusters: Mapping[str, ClusterTopics],
+    ids: RequestIds,
+) -> Services:
+    return build_services(
+        coordination=needs.coordination,
+        fleet=fleet,
+        clusters=clusters,
+        replication={config.route: config.replication_factor for config in needs.settings.routes},
+        claims=FleetClaims(
+            fleet=needs.settings.fleet,
+            routes={config.route: config for config in needs.settings.routes},
+            logs=needs.claims,
+            clock=needs.clock,
+        ),
+        name=needs.settings.fleet,
+        new_id=ids.reference,
+    )
 
 
 def _blueprints(

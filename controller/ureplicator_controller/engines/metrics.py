@@ -168,8 +168,8 @@ class ControlMetrics:
     def _of_following(self, registry: CollectorRegistry) -> None:
         self.followed = Gauge(
             "ureplicator_controller_followed_topics",
-            "Topics by the state of what follows to their target topics (kind: configs, acls); 0 while not"
-            " leading.",
+            "Topics by the state of what follows to their target topics (kind: configs, acls, claims); 0"
+            " while not leading.",
             ["route", "kind", "state"],
             registry=registry,
         )

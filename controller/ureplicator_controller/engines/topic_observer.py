@@ -28,6 +28,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 )
 from ureplicator_controller.core.topics.reconcile import expected_topics
 from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.topic_reconciler import TopicReconciler, with_absent_confirmed
@@ -51,6 +52,7 @@ class TopicObserver:
         *,
         rules: Sequence[TopicRules],
         admins: Callable[[str], TopicAdmin],
+        claims: FleetClaims,
         seen: Callable[[], tuple[int, Snapshot] | None],
         metrics: ControlMetrics,
         coordination: Coordination,
@@ -60,6 +62,7 @@ class TopicObserver:
         self._rules = tuple(rules)
         self._routes = tuple(each.route for each in rules)
         self._connect = admins
+        self._claims = claims
         self._seen = seen
         self._metrics = metrics
         self._admins: dict[str, TopicAdmin] = {}
@@ -68,6 +71,7 @@ class TopicObserver:
             paths=paths,
             rules=rules,
             admins=self._admin,
+            claims=claims,
             clock=clock,
             metrics=metrics,
         )
@@ -85,6 +89,7 @@ class TopicObserver:
         if self._thread.stop(timeout_s):
             for admin in self._admins.values():
                 admin.close()
+            self._claims.close()
 
     def _round(self) -> float:
         try:

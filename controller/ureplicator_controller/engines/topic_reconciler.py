@@ -39,9 +39,10 @@ from ureplicator_controller.core.topics.reconcile import (
 )
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.core.topics.topic_ids import TopicInfos
+from ureplicator_controller.engines.claims.between_fleets import FleetClaims
+from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
-from ureplicator_controller.engines.target_claims import claim, ensure_parents
 from ureplicator_controller.engines.target_limits import topic_warnings
 from ureplicator_controller.engines.target_topics import ensure_target
 
@@ -78,6 +79,7 @@ class TopicReconciler:
         paths: Paths,
         rules: Sequence[TopicRules],
         admins: Callable[[str], TopicAdmin],
+        claims: FleetClaims,
         clock: Clock,
         metrics: ControlMetrics,
     ) -> None:
@@ -86,6 +88,7 @@ class TopicReconciler:
         self._rules = tuple(rules)
         self._replication = {each.route: each.replication_factor for each in rules}
         self._admins = admins
+        self._fleet_claims = claims
         self._clock = clock
         self._metrics = metrics
         self._writer = FencedWriter(coordination, paths=paths, metrics=metrics)
@@ -180,8 +183,10 @@ class TopicReconciler:
     def _ensure_target(self, change: IntentChange) -> bool:
         """True if it was created."""
         route = change.key.route
+        target_topic = change.intent.target_topic or change.key.topic
+        self._fleet_claims.take(change.key, target_topic)
         return ensure_target(
-            change.intent.target_topic or change.key.topic,
+            target_topic,
             wanted=change.target_partitions,
             source_topic=change.key.topic,
             source_partitions=change.source_partitions,

@@ -19,6 +19,7 @@ from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.api.services.topic_clusters import TopicClusters
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import WorkerService
+from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +39,15 @@ def build_services(
     fleet: FleetCache,
     clusters: Mapping[str, ClusterTopics],
     replication: Mapping[Route, int],
+    claims: FleetClaims,
     name: str,
     new_id: Callable[[], str],
 ) -> Services:
     """`replication`: see `TopicClusters`; `name` is that of the fleet; `new_id` returns the id of the present
     request."""
-    topic_clusters = TopicClusters(fleet=fleet, clusters=clusters, replication=replication)
+    topic_clusters = TopicClusters(
+        fleet=fleet, clusters=clusters, replication=replication, claims=claims
+    )
     parts = _Parts(coordination, fleet, topic_clusters, new_id)
     editor, intents = parts.editor(), parts.intents(parts.editor())
     unsettled = parts.intents(parts.editor(settles=False))

@@ -32,7 +32,7 @@ from ureplicator_controller.api.services.topic_checks import (
     require_not_deleting,
     target_conflict,
 )
-from ureplicator_controller.engines.target_claims import TargetTaken, claim, ensure_parents
+from ureplicator_controller.engines.claims.within_fleet import TargetTaken, claim, ensure_parents
 
 Change = Callable[[TopicIntent | None], TopicIntent | None]
 """Intent before -> after. The same intent, or None: nothing is written. May raise a Problem."""

@@ -15,6 +15,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import target_conflict
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.loops import copies_by_target, origins
+from ureplicator_controller.engines.claims.between_fleets import ClaimRefused, FleetClaims
 from ureplicator_controller.engines.target_limits import (
     TOPIC_TIMEOUT_S,
     check_limits,
@@ -66,7 +67,9 @@ class TopicClusters:
         fleet: FleetCache,
         clusters: Mapping[str, ClusterTopics],
         replication: Mapping[Route, int],
+        claims: FleetClaims,
     ) -> None:
+        self._claims = claims
         self._fleet = fleet
         self._clusters = clusters
         self._replication = replication
@@ -99,7 +102,8 @@ class TopicClusters:
     def ensure_target(
         self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo
     ) -> bool:
-        """Create the target topic, or expand it to `wanted` partitions. True if it was created."""
+        """Claim the target topic; create it, or expand it to `wanted` partitions. True if it was created."""
+        self._claim(key, target_topic)
         return ensure_target(
             target_topic,
             wanted=wanted,
@@ -109,6 +113,16 @@ class TopicClusters:
             target=self._clusters[key.route.target].admin(),
             replication_factor=self._replication[key.route],
         )
+
+    def _claim(self, key: TopicKey, target_topic: str) -> None:
+        try:
+            self._claims.take(key, target_topic)
+        except ClaimRefused as refused:
+            raise conflict(
+                str(refused),
+                field="topic",
+                hint="stop it there, or give the target another name by the route's naming",
+            ) from refused
 
     def lacks_target(self, route: Route, target_topic: str) -> bool:
         return target_topic not in self._clusters[route.target].admin().find([target_topic])

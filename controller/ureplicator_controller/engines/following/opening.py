@@ -10,7 +10,9 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.kafka.acls import AclAdmin
+from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.znodes import Paths
+from ureplicator_controller.engines.claims.following import INTERVAL_S, ClaimWork
 from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.configs import ConfigWork
@@ -21,10 +23,13 @@ from ureplicator_controller.engines.metrics import ControlMetrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerNeeds:
-    """Everything that the threads of all routes share. `topics`, `acls`: clients by the name of a cluster."""
+    """Everything that the threads of all routes share. `topics`, `acls`, `claims`: clients by the
+    name of a cluster."""
 
     topics: Callable[[str], TopicAdmin]
     acls: Callable[[str], AclAdmin]
+    claims: Callable[[str], ClaimLog]
+    fleet: str
     coordination: Coordination
     paths: Paths
     seen: Seen
@@ -49,6 +54,18 @@ def open_followers(config: RouteConfig, needs: FollowerNeeds) -> Iterator[Follow
         )
     if config.sync_topic_acls.enabled:
         yield _follower(_acls(config, needs), config, needs, config.sync_topic_acls.interval_s)
+    if config.claim_targets:
+        yield _follower(_claims(config, needs), config, needs, INTERVAL_S)
+
+
+def _claims(config: RouteConfig, needs: FollowerNeeds) -> ClaimWork:
+    return ClaimWork(
+        fleet=needs.fleet,
+        config=config,
+        source=lambda: needs.claims(config.source),
+        target=lambda: needs.claims(config.target),
+        clock=needs.clock,
+    )
 
 
 def _configs(config: RouteConfig, needs: FollowerNeeds) -> ConfigWork:

@@ -57,6 +57,7 @@ from ureplicator_controller.api.http import openapi
 from ureplicator_controller.engines.groups.survey import RouteClusters
 from ureplicator_testkit.control.memory_copied import MemoryCopied
 from ureplicator_testkit.control.memory_principals import MemoryPrincipals
+from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import (
     MemoryLogReader,
     MemoryPositionReader,
@@ -102,6 +103,7 @@ class RestFixture:
         """Consumer groups of each route's source; `groups_there`: of its target."""
         self.groups_there = MemoryConsumerGroups()
         self.copied = MemoryCopied()
+        self.claims = {name: MemoryClaimTopic(f"{name}-id") for name in self.settings.clusters}
         self.store = MemoryStore()
         self.other_client = MemoryCoordination(self.store)
         self.coordination = client(self.store)
@@ -119,6 +121,7 @@ class RestFixture:
             positions=self._positions_of,
             logs=self.logs.__getitem__,
             principals=self.principals.__getitem__,
+            claims=lambda name: self.claims[name].log(),
             groups=lambda _: RouteClusters(
                 source=self.groups, target=self.groups_there, copied=self.copied
             ),

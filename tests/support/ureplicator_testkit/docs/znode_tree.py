@@ -279,6 +279,8 @@ def _syncs() -> Iterator[ZnodeRow]:
     yield ZnodeRow("syncs/acls/<route>", False, writer, f"{meaning} access rights")
     beats = "age of the newest heartbeat at the target"
     yield ZnodeRow("syncs/heartbeats/<route>", False, writer, beats)
+    claims = "last passes over the claims on target topics of"
+    yield ZnodeRow("syncs/claims/<route>", False, writer, claims)
 
 
 def _audits() -> Iterator[ZnodeRow]:

@@ -30,6 +30,7 @@ from ureplicator_controller.api.services import node_editor
 from ureplicator_controller.api.services.assembly import build_services
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_testkit.kafka.claims.memory import claims_of
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka, SimulatedAdmin
 from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, World
@@ -69,6 +70,7 @@ class SimulatedRest(SessionProcess):
                 "target": ClusterTopics(lambda: target, clock=world),
             },
             replication={ROUTE: BROKER_DEFAULT_REPLICATION},
+            claims=claims_of(),
             name=FLEET,
             new_id=self._new_id,
         )

@@ -19,6 +19,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import FIRST_WITHIN_S, TopicObserver
+from ureplicator_testkit.kafka.claims.memory import claims_of
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ROUTE = Route("source", "target")
@@ -44,6 +45,7 @@ class World:
         self.observer = TopicObserver(
             rules=[TopicRules(ROUTE, RouteSettings())],
             admins=self.clusters.__getitem__,
+            claims=claims_of(),
             seen=lambda: (0, self.seen) if self.seen else None,
             metrics=self.metrics,
             coordination=coordination,

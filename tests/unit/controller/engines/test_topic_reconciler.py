@@ -11,16 +11,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import ManualClock
+from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import RouteMemory, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
+from ureplicator_common.kafka.claims.records import Claim
 from ureplicator_common.model import Route, RouteSettings, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.core.topics.source_deletion import SourceDeletion
+from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_topics import TIMESTAMP_LIMITS
 from ureplicator_controller.engines.topic_observer import TopicObserver
@@ -29,6 +32,7 @@ from ureplicator_controller.engines.topic_reconciler import (
     RETRY_DELAYS_S,
     UNFINISHED_S,
 )
+from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic, claims_of
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 
 ROUTE = Route("source", "target")
@@ -41,7 +45,8 @@ BY_HAND = replace(AUTO, auto=None)
 class World:
     """Two clusters and a store; the leader reconciles at the epoch that is there."""
 
-    def __init__(self, rules: TopicRules = AUTO) -> None:
+    def __init__(self, rules: TopicRules = AUTO, claims: FleetClaims | None = None) -> None:
+        self.claims = claims or claims_of()
         self.source, self.target = MemoryTopicAdmin(), MemoryTopicAdmin()
         self.store = MemoryStore()
         self.hand = MemoryCoordination(self.store)
@@ -60,6 +65,7 @@ class World:
         return TopicObserver(
             rules=[self.rules],
             admins=admins.__getitem__,
+            claims=self.claims,
             seen=lambda: (
                 (self.epoch, parse(self.tree_cache(), PATHS, fleet="test")) if self.leads else None
             ),
@@ -293,6 +299,28 @@ def test_a_target_topic_of_the_same_name_that_is_another_one_stays() -> None:
 def polls(world: World, for_s: float) -> None:
     for _ in range(round(for_s / CONFIRM_S)):
         world.poll(after_s=CONFIRM_S)
+
+
+def test_topic_of_another_fleet_is_refused_until_its_claim_is_withdrawn() -> None:
+    claims = MemoryClaimTopic("target-id")
+    clusters = {"source": MemoryClaimTopic("source-id"), "target": claims}
+    config = RouteConfig(source="source", target="target", claim_targets=True)
+    world = World(claims=claims_of(config, clusters=clusters))
+    theirs = Claim("other", "x-t", "far.target", "far-id", "t")
+    claims.log().write(theirs)
+    world.poll()
+    world.source.put("t", 1)
+    world.poll()
+    world.poll()
+    assert world.intent("t") is None
+    assert "fleet other (far.target/t)" in world.memory.refused["t"]
+    assert "x-t" not in world.target.topics(), "nothing is created for it"
+    claims.log().withdraw(theirs)
+    world.poll(after_s=RETRY_DELAYS_S[1])
+    world.poll()
+    assert world.intent("t") is not None
+    assert world.memory.refused == {}
+    assert claims.log().read().of("test", "x-t") is not None
 
 
 def refuse_deletions(world: World) -> list[str]:

@@ -29,8 +29,8 @@ class RouteChanged(ResponseModel):
 
 class ShownSync(ResponseModel):
     kind: str = Field(
-        description="groups (offsets of consumer groups), configs (settings of topics), acls (access rights)"
-        " or heartbeats"
+        description="groups (offsets of consumer groups), configs (settings of topics), acls (access rights),"
+        " heartbeats or claims (on target topics)"
     )
     lastPass: int | None = Field(
         description="end of the last pass that did not fail, in milliseconds since 1970: at most 10 s and an"
@@ -91,6 +91,7 @@ def shown_syncs(
         SyncKind.CONFIGS: config.sync_topic_configs.enabled,
         SyncKind.ACLS: config.sync_topic_acls.enabled,
         SyncKind.HEARTBEATS: config.heartbeats.enabled,
+        SyncKind.CLAIMS: config.claim_targets,
     }
     return [
         shown_sync(kind, nodes.get(paths.sync(kind, config.route)))

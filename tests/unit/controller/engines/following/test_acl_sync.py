@@ -21,6 +21,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot, Stored
 from ureplicator_controller.engines.following.follower import MAX_AGE_S, FollowState
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 
@@ -48,6 +49,8 @@ class World:
         needs = FollowerNeeds(
             topics=lambda name: MemoryTopicAdmin(),
             acls=clusters.__getitem__,
+            claims=lambda name: MemoryClaimTopic(name).log(),
+            fleet="f",
             coordination=self.store,
             paths=self.paths,
             seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),

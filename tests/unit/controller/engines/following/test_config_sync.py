@@ -20,6 +20,7 @@ from ureplicator_controller.engines.following.follower import (
 )
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 
@@ -51,6 +52,8 @@ class World:
                 FollowerNeeds(
                     topics=self.admin,
                     acls=lambda name: MemoryAclAdmin(),
+                    claims=lambda name: MemoryClaimTopic(name).log(),
+                    fleet="f",
                     coordination=MemoryCoordination(MemoryStore()),
                     paths=Paths("f"),
                     seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),

@@ -1,0 +1,53 @@
+"""Creation of a topic by whoever needs it first, with as many replicas as the brokers' default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
+
+from ureplicator_common.kafka import TopicRefused
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
+
+VERSION = 5
+"""The first that takes the brokers' default for the replication factor is 4."""
+TIMEOUT_MS = 3_000
+
+
+def create_topic(
+    client: ClusterClient, topic: str, *, partitions: int, configs: Mapping[str, str]
+) -> None:
+    """It may exist already. Raises TopicRefused, ClusterUnavailable."""
+    codes: list[str] = []
+    view = client.view([topic])
+    for broker in view.brokers.values():
+        response = client.call(broker, _request(topic, partitions, configs), CreateTopicsResponse)
+        (row,) = response.topics
+        if row.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            return
+        codes.append(f"{error_name(row.error_code)} {row.error_message or ''}".strip())
+        if row.error_code != ErrorCode.NOT_CONTROLLER:
+            break
+    reason = ", ".join(codes) or "no broker is known"
+    raise TopicRefused(f"topic {topic} cannot be created: {reason}")
+
+
+def _request(topic: str, partitions: int, configs: Mapping[str, str]) -> CreateTopicsRequest:
+    topics = CreateTopicsRequest.CreatableTopic
+    rows = topics.CreatableTopicConfig
+    return CreateTopicsRequest(
+        version=VERSION,
+        topics=[
+            topics(
+                name=topic,
+                num_partitions=partitions,
+                replication_factor=BROKER_DEFAULT_REPLICATION,
+                assignments=[],
+                configs=[rows(name=name, value=value) for name, value in configs.items()],
+            )
+        ],
+        timeout_ms=TIMEOUT_MS,
+        validate_only=False,
+    )

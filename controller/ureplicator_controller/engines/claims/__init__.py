@@ -1,0 +1,1 @@
+"""Claims: at most one source topic for each target topic, within a fleet and between fleets."""

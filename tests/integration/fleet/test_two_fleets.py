@@ -1,0 +1,113 @@
+"""Two fleets that claim their target topics on the same clusters: only one of them copies each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ureplicator_controller.engines.claims.following import INTERVAL_S, UNUSED_S
+from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_topic, produce
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+
+MakeFleet = Callable[..., Fleet]
+pytestmark = pytest.mark.integration
+
+COPIED_S = 30
+WITHDRAWN_S = UNUSED_S + 2 * INTERVAL_S + 10
+FORTH = {"source": "source", "target": "target", "claim_targets": True}
+BACK = {
+    "source": "target",
+    "target": "source",
+    "claim_targets": True,
+    "naming": {"prefix": "back."},
+}
+Pair = tuple[Fleet, Fleet]
+
+
+@pytest.fixture(scope="module")
+def fleets(make_fleet: MakeFleet, source_cluster: KafkaCluster) -> Iterator[Pair]:
+    """East whitelists by hand, west all topics of the tests by itself, and has a route back, too."""
+    east = make_fleet("claims-east", routes=(FORTH,)).start()
+    auto = {"auto_whitelist": {"enabled": True, "include": ["claimed-auto.*"]}}
+    west = make_fleet("claims-west", routes=({**FORTH, **auto}, BACK)).start()
+    yield east, west
+    for each in (east, west):
+        each.stop()
+
+
+def refused(fleet: Fleet, topic: str, way: str = "?src=source&dst=target") -> str:
+    """Why the fleet does not whitelist a topic that is added by hand."""
+    response = fleet.call("POST", f"/topics{way}", json={"topic": topic})
+    assert response.status_code == 409, response.text
+    return str(response.json()["detail"])
+
+
+def fill(cluster: KafkaCluster, topic: str) -> None:
+    create_topic(cluster.bootstrap, topic, partitions=2)
+    records = [NewRecord(f"{topic}-{n % 2}-{n}".encode(), None, n % 2) for n in range(200)]
+    produce(cluster.bootstrap, topic, records)
+
+
+def test_topic_of_one_fleet_is_refused_to_the_other_until_it_is_deleted(
+    fleets: Pair, source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique_name: str
+) -> None:
+    east, west = fleets
+    fill(source_cluster, unique_name)
+    east.whitelist(unique_name)
+    expected = f"already the target of fleet claims-east (source.target/{unique_name})"
+    assert expected in refused(west, unique_name)
+    eventually(partial(is_copied, source_cluster, target_cluster, unique_name), COPIED_S, "copied")
+    east.rest("DELETE", f"/topics/{unique_name}?src=source&dst=target")
+
+    def is_free() -> bool:
+        response = west.call("POST", "/topics?src=source&dst=target", json={"topic": unique_name})
+        assert response.status_code in (201, 409), response.text
+        return response.status_code == 201
+
+    eventually(is_free, WITHDRAWN_S, "east has withdrawn its claim")
+    assert "fleet claims-west" in refused(east, unique_name)
+
+
+def test_copy_of_one_fleet_is_not_copied_back_by_the_other(
+    fleets: Pair, source_cluster: KafkaCluster, unique_name: str
+) -> None:
+    east, west = fleets
+    fill(source_cluster, unique_name)
+    east.whitelist(unique_name)
+    assert "replication loop" in refused(west, unique_name, "?src=target&dst=source")
+
+
+def test_auto_whitelisting_leaves_topics_of_the_other_fleet(
+    fleets: Pair, source_cluster: KafkaCluster, unique_name: str
+) -> None:
+    east, _ = fleets
+    topic = f"claimed-auto-{unique_name}"
+    create_topic(source_cluster.bootstrap, topic, partitions=1)
+    owners = eventually(partial(whitelisted_by, fleets, topic), COPIED_S, "west whitelists it")
+    assert owners == ["claims-west"]
+    assert "fleet claims-west" in refused(east, topic)
+
+
+def test_claims_are_shown_with_their_routes(fleets: Pair) -> None:
+    for fleet in fleets:
+        eventually(partial(is_in_order, fleet), COPIED_S, f"{fleet.name} has claimed all")
+
+
+def whitelisted_by(fleets: Pair, topic: str) -> list[str]:
+    path = f"/topics/{topic}?src=source&dst=target"
+    return [each.name for each in fleets if each.call("GET", path).status_code == 200]
+
+
+def is_in_order(fleet: Fleet) -> bool:
+    syncs: list[dict[str, Any]] = fleet.rest("GET", "/routes")["routes"]["source.target"]["syncs"]
+    (claims,) = (each for each in syncs if each["kind"] == "claims")
+    return bool(claims["states"].get("equal")) and not claims["error"]
+
+
+def is_copied(source: KafkaCluster, target: KafkaCluster, topic: str) -> bool:
+    return compare_logs(source.bootstrap, target.bootstrap, topic).clean

@@ -1,0 +1,1 @@
+"""Claims on target topics in memory."""

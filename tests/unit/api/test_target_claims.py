@@ -1,0 +1,66 @@
+"""Topics that another fleet copies to: refused by REST before anything is created."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
+from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
+
+CLAIMING = ({"source": "source", "target": "target", "claim_targets": True},)
+THEIRS = Claim("other", "orders", "far.target", "far-id", "orders")
+
+
+@pytest.fixture
+def claiming(new_rest: NewRest) -> RestFixture:
+    return new_rest(routes=CLAIMING)
+
+
+def test_added_topic_is_claimed(claiming: RestFixture) -> None:
+    assert claiming.call("POST", "/topics", json={"topic": "orders"}).status_code == 201
+    holder = claiming.claims["target"].log().read().holder("orders")
+    assert holder == Claim("test", "orders", "source.target", "source-id", "orders")
+
+
+def test_topic_of_another_fleet_is_a_conflict_and_creates_nothing(claiming: RestFixture) -> None:
+    claiming.claims["target"].log().write(THEIRS)
+    response = claiming.call("POST", "/topics", json={"topic": "orders"})
+    problem = problem_of(response, 409)
+    assert problem["field"] == "topic"
+    assert "already the target of fleet other (far.target/orders)" in problem["detail"]
+    assert claiming.intent("orders") is None
+    assert "orders" not in claiming.target.topics()
+
+
+def test_imported_topic_of_another_fleet_is_a_conflict(claiming: RestFixture) -> None:
+    claiming.claims["target"].log().write(THEIRS)
+    given = {"partitions": 1, "initialPartitions": 1, "state": "active"}
+    response = claiming.call("PUT", "/import/topics/orders?src=source&dst=target", json=given)
+    assert "fleet other" in problem_of(response, 409)["detail"]
+    assert claiming.intent("orders") is None
+
+
+def test_copy_of_another_fleet_is_not_copied_back(claiming: RestFixture) -> None:
+    origin = Claim("other", "orders", "target.source", "target-id", "origin")
+    claiming.claims["source"].log().write(origin)
+    response = claiming.call("POST", "/topics", json={"topic": "orders"})
+    assert "replication loop" in problem_of(response, 409)["detail"]
+
+
+def test_cluster_whose_claims_cannot_be_read_is_a_503(claiming: RestFixture) -> None:
+    claiming.claims["target"].failure = ClusterUnavailable("target: no response")
+    response = claiming.call("POST", "/topics", json={"topic": "orders"})
+    assert "no response" in problem_of(response, 503)["detail"]
+
+
+def test_target_that_refuses_claims_is_named(claiming: RestFixture) -> None:
+    claiming.claims["target"].failure = TopicRefused("topic ureplicator-claims: not authorized")
+    response = claiming.call("POST", "/topics", json={"topic": "orders"})
+    assert response.status_code in (400, 409, 422)
+    assert "not authorized" in response.get_json()["detail"]
+
+
+def test_passes_over_the_claims_are_shown_with_the_route(claiming: RestFixture) -> None:
+    (sync,) = claiming.call("GET", "/routes").get_json()["routes"]["source.target"]["syncs"]
+    assert sync["kind"] == "claims"
