@@ -22,12 +22,14 @@ TIMEOUT_S = 30.0
 class RestFailure(Exception):
     """Refused, failed or not reached; the text is one line for people.
 
-    `refused`: a controller has judged the request, and will not carry it out.
+    `refused`: a controller has judged the request, and will not carry it out. `status`: of the response; 0:
+    there was none.
     """
 
-    def __init__(self, text: str, *, refused: bool = False) -> None:
+    def __init__(self, text: str, *, refused: bool = False, status: int = 0) -> None:
         super().__init__(text)
         self.refused = refused
+        self.status = status
 
 
 def quoted(name: str) -> str:
@@ -112,7 +114,8 @@ class RestClient:
         if response.ok and content is not None:
             return content
         text = _refusal(self._url, response.status_code, content)
-        raise RestFailure(text, refused=400 <= response.status_code < 500)
+        status = response.status_code
+        raise RestFailure(text, refused=400 <= status < 500, status=status)
 
     def text(self, path: str) -> str:
         """The text of a response to GET. Raises RestFailure."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ureplicator_cli.fleets.move import move_topic
 from ureplicator_cli.options import ListByDefault, client_options, route_options
 from ureplicator_cli.output import confirm, duration, owners, print_json, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
@@ -170,6 +171,9 @@ def resume_topic(topic: str, restart: bool, url: str, as_json: bool, src: str, d
     body = {"restart": True} if restart else None
     resumed = request("POST", url, path, src=src, dst=dst, body=body)
     confirm(resumed, as_json, "{topic}: is {state} on {route}")
+
+
+topics.add_command(move_topic)
 
 
 @topics.command("validate")

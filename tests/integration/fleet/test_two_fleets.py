@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from ureplicator_controller.engines.claims.following import INTERVAL_S, UNUSED_S
+from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_topic, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -96,6 +98,37 @@ def test_auto_whitelisting_leaves_topics_of_the_other_fleet(
 def test_claims_are_shown_with_their_routes(fleets: Pair) -> None:
     for fleet in fleets:
         eventually(partial(is_in_order, fleet), COPIED_S, f"{fleet.name} has claimed all")
+
+
+def test_moved_topic_is_copied_on_without_loss_or_repeat(
+    fleets: Pair, source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique_name: str
+) -> None:
+    east, west = fleets
+    fill(source_cluster, unique_name)
+    east.whitelist(unique_name)
+    produced = threading.Thread(target=keep_filling, args=(source_cluster, unique_name))
+    produced.start()
+    forth = ("--src", "source", "--dst", "target")
+    moved = run(
+        "topics", "move", unique_name, "--url", east.url(), "--to-fleet", west.url(), *forth
+    )
+    produced.join()
+    assert moved.exit_code == 0, moved.output
+    assert moved.stdout.splitlines()[-1] == "claims-west: copies it"
+    assert whitelisted_by(fleets, unique_name) == ["claims-west"]
+    eventually(partial(is_copied, source_cluster, target_cluster, unique_name), COPIED_S, "copied")
+    again = run(
+        "topics", "move", unique_name, "--url", east.url(), "--to-fleet", west.url(), *forth
+    )
+    assert again.exit_code == 1
+    assert "is with claims-west already, active, and not with claims-east" in again.stderr
+
+
+def keep_filling(cluster: KafkaCluster, topic: str) -> None:
+    """For longer than a move takes on an idle machine."""
+    for round in range(30):
+        records = [NewRecord(f"{topic}-{round}-{n}".encode(), None, n % 2) for n in range(20)]
+        produce(cluster.bootstrap, topic, records)
 
 
 def whitelisted_by(fleets: Pair, topic: str) -> list[str]:

@@ -41,6 +41,17 @@ def test_imported_topic_of_another_fleet_is_a_conflict(claiming: RestFixture) ->
     assert claiming.intent("orders") is None
 
 
+def test_topic_that_another_fleet_gives_up_is_imported(claiming: RestFixture) -> None:
+    claiming.claims["target"].log().write(THEIRS)
+    given = {"partitions": 1, "initialPartitions": 1, "state": "paused"}
+    path = "/import/topics/orders?src=source&dst=target&from_fleet="
+    assert "fleet other" in problem_of(claiming.call("PUT", f"{path}x", json=given), 409)["detail"]
+    assert claiming.call("PUT", f"{path}other", json=given).status_code == 200
+    assert claiming.intent("orders") is not None
+    others = claiming.claims["target"].log().read().others("other", "orders")
+    assert [each.fleet for each in others] == ["test"]
+
+
 def test_copy_of_another_fleet_is_not_copied_back(claiming: RestFixture) -> None:
     origin = Claim("other", "orders", "target.source", "target-id", "origin")
     claiming.claims["source"].log().write(origin)

@@ -78,10 +78,11 @@ class Claims:
         at_ms = since_ms if isinstance(since_ms, int) else 0
         claims[fleet] = offset, Claim(fleet, target_topic, route, cluster, topic, at_ms)
 
-    def holder(self, target_topic: str) -> Claim | None:
-        """The claim that counts."""
+    def holder(self, target_topic: str, *, giver: str = "") -> Claim | None:
+        """The claim that counts. `giver`: a fleet that gives the topic up, so that its claim does not."""
         claims = self._by_topic.get(target_topic, {}).values()
-        return min(claims, key=lambda each: each[0])[1] if claims else None
+        counted = [each for each in claims if each[1].fleet != giver]
+        return min(counted, key=_offset)[1] if counted else None
 
     def of(self, fleet: str, target_topic: str) -> Claim | None:
         """The fleet's own claim, whether it counts or not."""

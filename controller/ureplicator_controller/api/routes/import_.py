@@ -89,7 +89,9 @@ def _add_topics(
         config = chosen_route(settings, query)
         dry_run, unlist = query.dry_run == "true", query.listed == "false"
         given = _given(body, ImportTopicBody.model_fields)
-        done = importer.restore(config, path.topic, given, unlist=unlist, dry_run=dry_run)
+        done = importer.restore(
+            config, path.topic, given, unlist=unlist, dry_run=dry_run, giver=query.from_fleet
+        )
         return _topic_imported(path.topic, done)
 
     @api.put("/import/topics", responses=responses(TopicOutcomes, 404, 413))

@@ -100,10 +100,13 @@ class TopicClusters:
         return info
 
     def ensure_target(
-        self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo
+        self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo, giver: str = ""
     ) -> bool:
-        """Claim the target topic; create it, or expand it to `wanted` partitions. True if it was created."""
-        self._claim(key, target_topic)
+        """Claim the target topic; create it, or expand it to `wanted` partitions. True if it was created.
+
+        `giver`: a fleet that gives the target topic up.
+        """
+        self._claim(key, target_topic, giver)
         return ensure_target(
             target_topic,
             wanted=wanted,
@@ -114,9 +117,9 @@ class TopicClusters:
             replication_factor=self._replication[key.route],
         )
 
-    def _claim(self, key: TopicKey, target_topic: str) -> None:
+    def _claim(self, key: TopicKey, target_topic: str, giver: str) -> None:
         try:
-            self._claims.take(key, target_topic)
+            self._claims.take(key, target_topic, giver=giver)
         except ClaimRefused as refused:
             raise conflict(
                 str(refused),

@@ -50,30 +50,31 @@ class FleetClaims:
         self._logs: dict[str, ClaimLog] = {}
         self._lock = threading.Lock()
 
-    def take(self, key: TopicKey, target_topic: str) -> None:
-        """Claim the target topic, if the route claims its targets at all.
+    def take(self, key: TopicKey, target_topic: str, *, giver: str = "") -> None:
+        """Claim the target topic, if the route claims its targets at all. `giver`: a fleet that gives it up.
 
         Raises ClaimRefused, ClaimsUnreadable, TopicRefused, ClusterUnavailable.
         """
         if key.route in self._claiming:
             with self._lock:
-                self._take(key, target_topic)
+                self._take(key, target_topic, giver)
 
     def close(self) -> None:
         for each in self._logs.values():
             each.close()
 
-    def _take(self, key: TopicKey, target_topic: str) -> None:
+    def _take(self, key: TopicKey, target_topic: str, giver: str) -> None:
         target = self._log(key.route.target)
         self._refuse_loop(key)
         claims = target.read()
-        self._refuse_other(key, target_topic, claims.holder(target_topic))
+        self._refuse_other(key, target_topic, claims.holder(target_topic, giver=giver))
         claim = self.claim_of(key, target_topic)
         if claims.of(self._fleet, target_topic) == claim:
             return
         target.write(claim)
         try:
-            self._refuse_other(key, target_topic, target.read().holder(target_topic))
+            holder = target.read().holder(target_topic, giver=giver)
+            self._refuse_other(key, target_topic, holder)
         except ClaimRefused:
             target.withdraw(claim)
             raise

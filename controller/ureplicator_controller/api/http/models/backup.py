@@ -70,6 +70,14 @@ class ImportTopicQuery(ImportBlacklistQuery):
             description="false: the topic is also removed from the route's blacklist",
         ),
     ] = "true"
+    from_fleet: Annotated[
+        str,
+        Field(
+            max_length=249,
+            title="the name of a fleet",
+            description="a fleet that gives the topic up: its claim on the target topic does not count",
+        ),
+    ] = ""
 
 
 class ImportQuery(Query):

@@ -90,8 +90,10 @@ class TopicImporter:
         *,
         unlist: bool,
         dry_run: bool,
+        giver: str = "",
     ) -> Restoration:
-        """Restore a topic to the fields that are given; `unlist`: remove it from the blacklist, too."""
+        """Restore a topic to the fields that are given; `unlist`: remove it from the blacklist, too; `giver`:
+        the fleet that gives it up."""
         key = TopicKey(config.route, topic)
         done = self.restore_one(
             config,
@@ -101,6 +103,7 @@ class TopicImporter:
             source=partial(self._clusters.find_in_source, key),
             unlist=unlist,
             dry_run=dry_run,
+            giver=giver,
         )
         if dry_run:
             return done
@@ -135,6 +138,7 @@ class TopicImporter:
         source: Callable[[], TopicInfo],
         unlist: bool,
         dry_run: bool,
+        giver: str = "",
     ) -> Restoration:
         """Restore one of several topics, without waiting for the cache, and without warnings.
 
@@ -151,7 +155,9 @@ class TopicImporter:
         wanted = replace(wanted, target_topic=name)
         made, _ = self._restored(key, before, wanted, picture)
         unlisted = unlist and bool(self._blacklist.remove(key))
-        created = self._prepare_target(key, before, made.intent, source, dry_run=dry_run)
+        created = self._prepare_target(
+            key, before, made.intent, source, dry_run=dry_run, giver=giver
+        )
         if before is None and "target_created" not in given:
             made = replace(made, intent=replace(made.intent, target_created=created))
         done = Restoration(before, made, unlisted)
@@ -171,6 +177,7 @@ class TopicImporter:
         source: Callable[[], TopicInfo],
         *,
         dry_run: bool,
+        giver: str,
     ) -> bool:
         """True if the target topic was created, or would be."""
         if before is not None and after.partitions <= before.partitions:
@@ -180,7 +187,9 @@ class TopicImporter:
         name = after.target_topic or key.topic
         if dry_run:
             return self._clusters.lacks_target(key.route, name)
-        return self._clusters.ensure_target(key, name, wanted=after.partitions, source=found)
+        return self._clusters.ensure_target(
+            key, name, wanted=after.partitions, source=found, giver=giver
+        )
 
     def _restore_existing(
         self,
