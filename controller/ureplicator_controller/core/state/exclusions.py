@@ -118,16 +118,20 @@ def effective_state(snapshot: Snapshot, key: TopicKey) -> str:
 def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[ExcludedPartitions]:
     """Excluded partitions of all topics that are not being deleted, in order; of one route or of all."""
     found: list[ExcludedPartitions] = []
-    for key in sorted(snapshot.topics):
+    paused, blacklisted, unconfigured = exclusions_of_topics(snapshot)
+    routes = paused | unconfigured
+    concerned = [
+        key
+        for key, stored in snapshot.topics.items()
+        if _excludes(stored.value) or key.route in routes or key in blacklisted
+    ]
+    for key in sorted(concerned):
         intent = snapshot.topics[key].value
         if intent.state is TopicState.DELETING or route not in (None, key.route):
             continue
         reason_of = _reasons(snapshot, key, intent)
         numbers: dict[str, list[int]] = {}
-        listed = range(intent.partitions)
-        if not (intent.blacklisted or intent.positions) and not reason_of(0):
-            listed = range(0)
-        for number in listed:
+        for number in range(intent.partitions):
             reason = reason_of(number)
             if reason:
                 numbers.setdefault(reason, []).append(number)
@@ -136,3 +140,13 @@ def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[
             for reason, each in numbers.items()
         ]
     return found
+
+
+def _excludes(intent: TopicIntent) -> bool:
+    """True if an intent by itself may exclude any of its partitions."""
+    return bool(
+        intent.state is not TopicState.ACTIVE
+        or intent.stopped
+        or intent.blacklisted
+        or intent.positions
+    )

@@ -46,8 +46,8 @@ def mismatches(
     `tallies`: of the same state of the fleet, if they are known; only topics that differ are looked at.
     """
     tallies = topic_tallies(snapshot, view) if tallies is None else tallies
-    differing = [key for key, tally in tallies.items() if tally.differing]
-    numbers = {key: tallies[key].differing for key in sorted(differing)}
+    differing = [key for key, tally in tallies.by_topic.items() if tally.differing]
+    numbers = {key: tallies.by_topic[key].differing for key in sorted(differing)}
     lost = _mass_lost(snapshot) if numbers else frozenset[WorkerId]()
     found = [
         mismatch(snapshot, view, Partition(key.route, key.topic, number), mass_lost=lost)

@@ -3,19 +3,21 @@
 Counts and mismatches of a fleet are drawn from tallies. In a fleet of 100,000 partitions few topics change
 between two looks, so `TopicTallies` keeps the others: a tally depends on the topic's intent, its ideal state
 and its part of the external view, which are the same objects while they are unchanged, and on the switches
-that exclude topics.
+that exclude topics. The totals of a route are those before, with what changed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ureplicator_common.contents import IdealEntry
 from ureplicator_common.model import (
     Partition,
     PartitionState,
+    Route,
     TopicKey,
     TopicState,
     WorkerId,
@@ -50,7 +52,61 @@ class TopicTally:
         return sum(self.states.values())
 
 
-Tallies = Mapping[TopicKey, TopicTally]
+@dataclass(slots=True)
+class RouteTotals:
+    """Sums over the topics of a route; see `TopicTally`. `topics`: with whitelisted partitions."""
+
+    topics: int = 0
+    error_topics: int = 0
+    differing: int = 0
+    states: Counter[PartitionState] = field(default_factory=Counter)
+    excluded: Counter[str] = field(default_factory=Counter)
+    ideal: Counter[WorkerId] = field(default_factory=Counter)
+    held: Counter[WorkerId] = field(default_factory=Counter)
+
+    def add(self, tally: TopicTally) -> None:
+        self._count(tally, 1)
+        for total, more in self._counters(tally):
+            total.update(more)
+
+    def subtract(self, tally: TopicTally) -> None:
+        """Take a topic out that was added."""
+        self._count(tally, -1)
+        for total, less in self._counters(tally):
+            total.subtract(less)
+
+    def copy(self) -> RouteTotals:
+        """The sums of now, without what has become zero."""
+        return RouteTotals(
+            self.topics,
+            self.error_topics,
+            self.differing,
+            +self.states,
+            +self.excluded,
+            +self.ideal,
+            +self.held,
+        )
+
+    def _count(self, tally: TopicTally, sign: int) -> None:
+        self.topics += sign * (tally.partitions > 0)
+        self.error_topics += sign * (tally.states.get(PartitionState.ERROR, 0) > 0)
+        self.differing += sign * len(tally.differing)
+
+    def _counters(self, tally: TopicTally) -> tuple[tuple[Counter[Any], Mapping[Any, int]], ...]:
+        return (
+            (self.states, tally.states),
+            (self.excluded, tally.excluded),
+            (self.ideal, tally.ideal),
+            (self.held, tally.held),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tallies:
+    """Tallies of one state of the fleet, and their totals by route."""
+
+    by_topic: Mapping[TopicKey, TopicTally]
+    totals: Mapping[Route, RouteTotals]
 
 
 class TopicTallies:
@@ -59,6 +115,7 @@ class TopicTallies:
     def __init__(self) -> None:
         self._memo: TopicMemo[TopicTally] = TopicMemo()
         self._exclusions: Exclusions | None = None
+        self._totals: Mapping[Route, RouteTotals] = {}
 
     def of(self, snapshot: Snapshot, view: ExternalView) -> Tallies:
         """Tallies of all topics that are whitelisted or reported."""
@@ -70,12 +127,37 @@ class TopicTallies:
             (key, (snapshot.topics.get(key), snapshot.ideal.get(key), view.topic(key)))
             for key in {*snapshot.topics, *view.by_topic}
         )
-        return self._memo.update(inputs, lambda key, found: _tally(snapshot, key, found[2]))
+        before = self._memo.results
+        tallies = self._memo.update(inputs, lambda key, found: _tally(snapshot, key, found[2]))
+        self._totals = _changed_totals(self._totals if before else {}, before, tallies)
+        return Tallies(tallies, self._totals)
 
 
 def topic_tallies(snapshot: Snapshot, view: ExternalView) -> Tallies:
     """Tallies of one state of the fleet."""
     return TopicTallies().of(snapshot, view)
+
+
+def _changed_totals(
+    totals: Mapping[Route, RouteTotals],
+    before: Mapping[TopicKey, TopicTally],
+    after: Mapping[TopicKey, TopicTally],
+) -> Mapping[Route, RouteTotals]:
+    """Totals after these changes of tallies; those given stay as they are."""
+    changed: dict[Route, RouteTotals] = {}
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        if old is new:
+            continue
+        if key.route not in changed:
+            changed[key.route] = totals.get(key.route, RouteTotals()).copy()
+        if old is not None:
+            changed[key.route].subtract(old)
+        if new is not None:
+            changed[key.route].add(new)
+    left = {key.route for key in after} if changed else totals.keys()
+    kept = {**totals, **{route: each.copy() for route, each in changed.items()}}
+    return {route: each for route, each in kept.items() if route in left}
 
 
 def _tally(snapshot: Snapshot, key: TopicKey, topic: Mapping[int, Reported]) -> TopicTally:

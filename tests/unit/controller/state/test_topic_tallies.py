@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.contents import Switches
-from ureplicator_common.model import PartitionState, TopicKey
+from ureplicator_common.model import PartitionState, Route, TopicKey
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches, topic_mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import TopicTallies, topic_tallies
-from ureplicator_controller.core.state.validation_counts import validation_counts
+from ureplicator_controller.core.state.validation_counts import counts_by_route, validation_counts
 from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, ControlFleet, shake
 
 
@@ -64,11 +64,29 @@ def test_only_topics_that_changed_are_tallied_again() -> None:
     fleet.settle()
     kept, seen = TopicTallies(), fleet.snapshot()
     view = external_view(seen)
-    first = kept.of(seen, view)
+    first = kept.of(seen, view).by_topic
     key = TopicKey(ROUTE, "u")
     ideal = {**seen.ideal, key: replace(seen.ideal[key], version=9)}
     later = replace(seen, ideal=ideal)
-    again = kept.of(later, external_view(later, (seen, view)))
+    again = kept.of(later, external_view(later, (seen, view))).by_topic
     assert [each for each in first if again[each] is not first[each]] == [key]
     paused = replace(later, switches=Switches(paused_routes=frozenset({ROUTE})))
-    assert all(kept.of(paused, view)[each] is not first[each] for each in first)
+    anew = kept.of(paused, view).by_topic
+    assert all(anew[each] is not first[each] for each in first)
+
+
+def test_totals_of_a_route_end_with_its_last_topic() -> None:
+    fleet, other = ControlFleet(), Route("source", "other")
+    fleet.worker("a")
+    fleet.topic("t", 2)
+    fleet.topic("u", 3, route=other)
+    fleet.settle()
+    kept, seen = TopicTallies(), fleet.snapshot()
+    first = kept.of(seen, external_view(seen))
+    assert counts_by_route(seen, first, [])[other].online == 3
+    topics = {key: each for key, each in seen.topics.items() if key.route == ROUTE}
+    later = replace(seen, topics=topics, current={})
+    totals = kept.of(later, external_view(later)).totals
+    assert set(totals) == {ROUTE}
+    assert totals[ROUTE].states == {PartitionState.OFFLINE: 2}
+    assert first.totals[other].states == {PartitionState.ONLINE: 3}, "left as it was"
