@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.coordination import Delete
+from ureplicator_common.kafka import BatchTime
 from ureplicator_common.model import (
     Limited,
     PartitionState,
@@ -21,6 +23,7 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znodes import decode_switches
+from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium, no_errors, served
 
@@ -89,6 +92,23 @@ def test_a_topic_shows_its_partitions_and_follows_them(
     expect(page.get_by_role("region", name="Audit")).to_contain_text("never verified")
     page.get_by_text("Differences of partitions and settings").click()
     expect(page.locator("#parts")).to_contain_text("not compared")
+
+
+def test_lag_of_a_topic_is_drawn_over_time(rest: RestFixture, page: Page, address: str) -> None:
+    logs, sampler = rest.logs["source"], rest.app.extensions[TIMELINE]
+    logs.hold("orders", 0, 0, 100)
+    logs.logs["orders", 0].times = [BatchTime(30, 50, rest.clock.wall_ms() - 20_000)]
+    rest.positions.put(position_group(fleet="test", route=ROUTE), "orders", 0, 40)
+    for _ in range(3):
+        sampler.run_once()
+        rest.clock.advance(15)
+    page.goto(address + PATHS[0])
+    lag = page.get_by_role("region", name="Lag, the last hour")
+    expect(lag).to_contain_text("At most 50 s")
+    expect(lag.locator("canvas")).to_be_visible()
+    expect(lag.get_by_role("img")).to_have_attribute("aria-label", re.compile("At most 50 s"))
+    page.goto(address + PATHS[1])
+    expect(lag).to_contain_text("No lag is kept of this time")
 
 
 def test_an_act_on_the_page_of_a_topic_is_written(

@@ -9,12 +9,13 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http import times
-from ureplicator_controller.api.http.models.requests import chosen_routes
+from ureplicator_controller.api.http.models.requests import TopicPath, chosen_route, chosen_routes
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.timeline.models import Timeline, TimelineQuery
+from ureplicator_controller.api.timeline.models import Timeline, TimelineQuery, TopicTimeline
 from ureplicator_controller.api.timeline.store import TimelineStore
 from ureplicator_controller.core.reporting.route_figures import RouteFigures
 
@@ -28,12 +29,7 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
     @viewer
     def show_timeline(query: TimelineQuery) -> JsonResult:
         """Figures and events of the last day at most, as this controller has seen them."""
-        end_ms = clock.wall_ms() + 1
-        if query.at is not None:
-            end_ms = times.milliseconds(query.at)
-        span_ms = query.minutes * 60_000
-        step_ms = max(1_000, span_ms // query.steps)
-        begin_ms = (end_ms - span_ms) // step_ms * step_ms  # the same steps in each look
+        begin_ms, end_ms, step_ms = _span(query, clock)
         chosen = {config.route for config in chosen_routes(settings, query)}
         every = len(chosen) == len(settings.routes)
         found = store.steps(from_ms=begin_ms, until_ms=end_ms, step_ms=step_ms)
@@ -48,7 +44,36 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
             "events": [each for each in events if every or each.get("route", "") in names],
         }
 
+    @api.get("/timeline/topics/<path:topic>", responses=responses(TopicTimeline, 404))
+    @viewer
+    def show_topic_timeline(path: TopicPath, query: TimelineQuery) -> JsonResult:
+        """Lag of a topic in the last day, for the times when it was among the thirty topics that lag most."""
+        route = chosen_route(settings, query).route
+        begin_ms, end_ms, step_ms = _span(query, clock)
+        found = store.topic_steps(
+            TopicKey(route, path.topic), from_ms=begin_ms, until_ms=end_ms, step_ms=step_ms
+        )
+        return {
+            "topic": path.topic,
+            "route": str(route),
+            "begin": begin_ms,
+            "end": end_ms,
+            "stepMs": step_ms,
+            "keptSince": store.first_ms(),
+            "at": [each.at_ms for each in found],
+            "lagRecords": [each.lag_records for each in found],
+            "lagSeconds": [each.lag_s for each in found],
+        }
+
     return api
+
+
+def _span(query: TimelineQuery, clock: Clock) -> tuple[int, int, int]:
+    """Begin, end and length of a step, in milliseconds; the same steps in each look."""
+    end_ms = clock.wall_ms() + 1 if query.at is None else times.milliseconds(query.at)
+    span_ms = query.minutes * 60_000
+    step_ms = max(1_000, span_ms // query.steps)
+    return (end_ms - span_ms) // step_ms * step_ms, end_ms, step_ms
 
 
 def _series(found: Iterable[RouteFigures]) -> dict[str, dict[str, list[Any]]]:

@@ -41,6 +41,22 @@ class RouteSeries(ResponseModel):
     errors: list[int] = Field(description="most partitions in ERROR of the step")
 
 
+class TopicTimeline(ResponseModel):
+    """One entry for each step in which the topic was among those that lag most."""
+
+    topic: str
+    route: str
+    begin: int = Field(description="in milliseconds since 1970")
+    end: int
+    stepMs: int
+    keptSince: int | None = Field(
+        description="this controller has nothing older, in milliseconds since 1970; null: nothing yet"
+    )
+    at: list[int] = Field(description="begin of the step, in milliseconds since 1970")
+    lagRecords: list[int | None] = Field(description="highest of the step; null: unknown")
+    lagSeconds: list[float | None] = Field(description="longest wait of the step; null: unknown")
+
+
 class Timeline(ResponseModel):
     begin: int = Field(description="in milliseconds since 1970")
     end: int

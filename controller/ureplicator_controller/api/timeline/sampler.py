@@ -1,4 +1,4 @@
-"""Sampler: figures of all routes every few seconds, and the events since, into the store.
+"""Sampler: figures of routes and lagging topics every few seconds, and the events since, into the store.
 
 It sees the fleet as REST does. While ZooKeeper is unavailable there is a gap in the figures; events of that
 time follow with the history. The lag is the one that requests share (`lag_collection.cache`).
@@ -15,9 +15,9 @@ from ureplicator_common.contents import PastEvent
 from ureplicator_common.errors import OperatingError
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.api.timeline.store import KEPT_S, Event, TimelineStore
+from ureplicator_controller.api.timeline.store import KEPT_S, MAX_TOPICS, Event, TimelineStore
 from ureplicator_controller.core.reporting.event_history import past_events
-from ureplicator_controller.core.reporting.route_figures import route_figures
+from ureplicator_controller.core.reporting.route_figures import lagging_topics, route_figures
 from ureplicator_controller.core.reporting.shown_events import shown_event
 
 LAG_TIMEOUT_S = 1.0
@@ -69,15 +69,17 @@ class TimelineSampler:
         """Write the figures of now. Raises OperatingError."""
         fleet_state, at_ms = self._fleet.current(), self._clock.wall_ms()
         report = self._lag_cache.report(timeout_s=LAG_TIMEOUT_S)
+        lags = report.topics if report else {}
         figures = route_figures(
             fleet_state.snapshot,
             self._fleet.tallies(fleet_state),
-            report.topics if report else {},
+            lags,
             [config.route for config in self._settings.routes],
             at_ms=at_ms,
         )
         found = {past.number: past for past in past_events(fleet_state.snapshot.history)}
-        self.store.add(figures, list(self._changed(found)))
+        topics = lagging_topics(lags, at_ms=at_ms, limit=MAX_TOPICS)
+        self.store.add(figures, list(self._changed(found)), topics)
         self._kept = found
         self.store.forget(before_ms=at_ms - round(KEPT_S * 1_000))
 

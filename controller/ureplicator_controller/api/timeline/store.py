@@ -1,6 +1,7 @@
 """Store of the timeline: SQLite, in a file or in memory, bounded by time.
 
     figures   route, at_ms -> figures of the route                  5,760 a route and day, at one each 15 s
+    topics    route, topic, at_ms -> lag of a topic that lagged most           `MAX_TOPICS` at each time
     events    at_ms, number -> the event as JSON, as /history shows it
 
 A day is `KEPT_S`. The figures are aggregated by SQLite into as many steps as a page has room for: of lags,
@@ -23,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.model import Route
-from ureplicator_controller.core.reporting.route_figures import RouteFigures
+from ureplicator_common.model import Route, TopicKey
+from ureplicator_controller.core.reporting.route_figures import RouteFigures, TopicFigures
 
 KEPT_S = 24 * 3_600.0
 MAX_EVENTS = 20_000
 """Of the events of a day the last ones are kept: about 10 MB."""
+MAX_TOPICS = 30
+"""About as much."""
 IN_MEMORY = ":memory:"
 
 log = logging.getLogger(__name__)
@@ -37,6 +40,10 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS figures (
     route TEXT, at_ms INTEGER, lag_records INTEGER, lag_s REAL, bytes_per_s REAL, records_per_s REAL,
     mismatches INTEGER, errors INTEGER, PRIMARY KEY (route, at_ms)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS topics (
+    route TEXT, topic TEXT, at_ms INTEGER, lag_records INTEGER, lag_s REAL,
+    PRIMARY KEY (route, topic, at_ms)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS topics_by_time ON topics (at_ms);
 CREATE TABLE IF NOT EXISTS events (
     at_ms INTEGER, number INTEGER, shown TEXT, PRIMARY KEY (at_ms, number)) WITHOUT ROWID;
 """
@@ -44,6 +51,10 @@ _STEPS = """
 SELECT route, (at_ms - ?1) / ?3 AS step, MAX(lag_records), MAX(lag_s), AVG(bytes_per_s), AVG(records_per_s),
     MAX(mismatches), MAX(errors)
 FROM figures WHERE at_ms >= ?1 AND at_ms < ?2 GROUP BY route, step ORDER BY route, step
+"""
+_TOPIC_STEPS = """
+SELECT (at_ms - ?1) / ?3 AS step, MAX(lag_records), MAX(lag_s)
+FROM topics WHERE route = ?4 AND topic = ?5 AND at_ms >= ?1 AND at_ms < ?2 GROUP BY step ORDER BY step
 """
 
 
@@ -67,8 +78,13 @@ class TimelineStore:
         self._lock = threading.Lock()
         self._database = _open(path)
 
-    def add(self, figures: Sequence[RouteFigures], events: Sequence[Event]) -> None:
-        """Add figures, and events that are new or have changed."""
+    def add(
+        self,
+        figures: Sequence[RouteFigures],
+        events: Sequence[Event],
+        topics: Sequence[TopicFigures] = (),
+    ) -> None:
+        """Add figures of one time, and events that are new or have changed."""
         rows = [
             (
                 str(each.route),
@@ -83,14 +99,19 @@ class TimelineStore:
             for each in figures
         ]
         shown = [(each.at_ms, each.number, json.dumps(dict(each.shown))) for each in events]
+        lags = [
+            (str(each.key.route), each.key.topic, each.at_ms, each.lag_records, each.lag_s)
+            for each in topics
+        ]
         with self._writing() as database:
+            database.executemany("REPLACE INTO topics VALUES (?, ?, ?, ?, ?)", lags)
             database.executemany("REPLACE INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             database.executemany("REPLACE INTO events VALUES (?, ?, ?)", shown)
 
     def forget(self, *, before_ms: int) -> None:
         """Drop what is older, and events beyond the last `MAX_EVENTS`."""
         with self._writing() as database:
-            for table in ("figures", "events"):
+            for table in ("figures", "topics", "events"):
                 database.execute(f"DELETE FROM {table} WHERE at_ms < ?", (before_ms,))  # noqa: S608
             database.execute(
                 "DELETE FROM events WHERE at_ms < (SELECT at_ms FROM events"
@@ -106,6 +127,16 @@ class TimelineStore:
             RouteFigures(Route.parse(route), from_ms + step * step_ms, *figures)
             for route, step, *figures in rows
         ]
+
+    def topic_steps(
+        self, key: TopicKey, *, from_ms: int, until_ms: int, step_ms: int
+    ) -> list[TopicFigures]:
+        """As `steps`, of one topic; without the times when others lagged more."""
+        with self._reading() as database:
+            rows = database.execute(
+                _TOPIC_STEPS, (from_ms, until_ms, step_ms, str(key.route), key.topic)
+            ).fetchall()
+        return [TopicFigures(key, from_ms + step * step_ms, *lag) for step, *lag in rows]
 
     def events(self, *, from_ms: int, until_ms: int, limit: int) -> list[dict[str, Any]]:
         """The last events of this time, oldest first."""

@@ -1,9 +1,10 @@
-"""Figures of a route at one time, as the timeline keeps them: lag, throughput and what is wrong."""
+"""Figures of a route and of the topics that lag most at one time, as the timeline keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.core.reporting.lag import PartitionLag, summarise
@@ -27,6 +28,28 @@ class RouteFigures:
     records_per_s: float
     mismatches: int
     errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """Lag of a topic: see `RouteFigures`."""
+
+    key: TopicKey
+    at_ms: int
+    lag_records: int | None
+    lag_s: float | None
+
+
+def lagging_topics(lags: Lags, *, at_ms: int, limit: int) -> list[TopicFigures]:
+    """The topics whose records wait longest, then those with most of them; at most `limit`."""
+    found = (
+        TopicFigures(key, at_ms, lag.lag_records, lag.lag_s)
+        for key, each in lags.items()
+        for lag in (summarise(each.values()),)
+    )
+    return nsmallest(
+        limit, found, key=lambda each: (-(each.lag_s or 0), -(each.lag_records or 0), each.key)
+    )
 
 
 def route_figures(

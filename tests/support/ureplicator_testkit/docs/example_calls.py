@@ -100,6 +100,11 @@ CALLS = (
     ExampleCall("GET", "/admin/workloadinfo"),
     ExampleCall("GET", "/history", "/history?limit=2"),
     ExampleCall("GET", "/timeline", "/timeline?minutes=60&steps=60"),
+    ExampleCall(
+        "GET",
+        "/timeline/topics/{topic}",
+        "/timeline/topics/orders?minutes=60&steps=60",
+    ),
     ExampleCall("GET", "/tasks"),
     ExampleCall("GET", "/tasks/{task}", "/tasks/rack-7"),
     ExampleCall("GET", "/export"),

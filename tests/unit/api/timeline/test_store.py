@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ureplicator_common.model import Route
+from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.timeline import store as module
 from ureplicator_controller.api.timeline.store import Event, TimelineStore, TimelineUnavailable
-from ureplicator_controller.core.reporting.route_figures import RouteFigures
+from ureplicator_controller.core.reporting.lag import PartitionLag
+from ureplicator_controller.core.reporting.route_figures import (
+    RouteFigures,
+    TopicFigures,
+    lagging_topics,
+)
 
 ONE, OTHER = Route("a", "b"), Route("b", "a")
 
@@ -71,6 +77,34 @@ def test_what_is_older_is_forgotten_and_events_are_bounded(
     assert store.first_ms() == 2_000
     kept = [each["number"] for each in store.events(from_ms=0, until_ms=9_000, limit=99)]
     assert kept == [1_997, 1_998, 1_999]
+
+
+def test_lag_of_a_topic_is_kept_by_steps_and_forgotten(store: TimelineStore) -> None:
+    key, other = TopicKey(ONE, "t"), TopicKey(OTHER, "t")
+    for at_ms, lag in ((1_000, 5), (1_400, 9), (1_600, None)):
+        store.add([], [], [TopicFigures(each, at_ms, lag, lag) for each in (key, other)])
+    found = store.topic_steps(key, from_ms=1_000, until_ms=2_000, step_ms=500)
+    assert found == [TopicFigures(key, 1_000, 9, 9.0), TopicFigures(key, 1_500, None, None)]
+    store.forget(before_ms=1_500)
+    (left,) = store.topic_steps(key, from_ms=0, until_ms=9_000, step_ms=100)
+    assert left.at_ms == 1_600
+
+
+def test_topics_whose_records_wait_longest_are_kept() -> None:
+    lag = PartitionLag(lag_records=1, lag_s=0.0)
+    lags = {
+        TopicKey(ONE, "waits"): {0: replace(lag, lag_s=9.0), 1: lag},
+        TopicKey(ONE, "many"): {0: replace(lag, lag_records=70), 1: replace(lag, lag_records=30)},
+        TopicKey(ONE, "few"): {0: lag},
+        TopicKey(ONE, "unknown"): {0: PartitionLag()},
+    }
+    found = lagging_topics(lags, at_ms=7, limit=3)
+    assert [(each.key.topic, each.lag_records, each.lag_s) for each in found] == [
+        ("waits", 2, 9.0),
+        ("many", 100, 0.0),
+        ("few", 1, 0.0),
+    ]
+    assert [each.key.topic for each in lagging_topics(lags, at_ms=7, limit=9)][3:] == ["unknown"]
 
 
 def test_a_file_outlives_the_process(tmp_path: Path) -> None:

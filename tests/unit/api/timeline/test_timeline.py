@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from ureplicator_common.contents import PartitionLoad, PastEvent, TopicIntent
-from ureplicator_common.model import EventKind, Partition, PartitionState, WorkerId
+from ureplicator_common.model import (
+    EventKind,
+    Partition,
+    PartitionState,
+    WorkerId,
+    position_group,
+)
 from ureplicator_common.znodes import encode_history
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_controller.api.timeline.sampler import TimelineSampler
@@ -82,6 +88,24 @@ def test_a_time_in_the_past_is_shown_as_it_was(busy: RestFixture) -> None:
     found = shown(busy, "at=1970-01-01T00:20:00Z&minutes=10")
     assert found["routes"][str(ROUTE)]["at"]
     assert found["end"] == 1_200_000
+
+
+def test_lag_of_a_topic_over_time(busy: RestFixture) -> None:
+    logs, group = busy.logs["source"], position_group(fleet="test", route=ROUTE)
+    for number in (0, 1):
+        logs.hold("orders", number, 0, 100)
+    for position in (40, 90):
+        for number in (0, 1):
+            busy.positions.put(group, "orders", number, position)
+        sampler(busy).run_once()
+        busy.clock.advance(15)
+    found = busy.call("GET", "/timeline/topics/orders?minutes=1&steps=60").get_json()
+    assert (found["topic"], found["route"]) == ("orders", str(ROUTE))
+    assert found["at"] == [1_000_000, 1_015_000]
+    assert found["lagRecords"] == [120, 20]
+    assert len(found["lagSeconds"]) == 2
+    assert busy.call("GET", "/timeline/topics/other").get_json()["at"] == []
+    problem_of(busy.call("GET", "/timeline/topics/orders?src=x"), 404)
 
 
 def test_more_than_a_day_is_not_kept(busy: RestFixture) -> None:

@@ -6,6 +6,7 @@ import { HEADS, cellsOf } from "../grid/history.js";
 import { duration, since } from "../grid/times.js";
 import { link, workerPage } from "../grid/links.js";
 import { acts, limitActs, positionActs } from "./acts.js";
+import { lagChart } from "./lag.js";
 import { facts, part, title } from "./parts.js";
 
 const asked = given();
@@ -69,7 +70,7 @@ function groupsOf(body) {
   return table(["group", "state", "partitions", "reason"], rows, "No consumer group has offsets on the route.");
 }
 
-const paths = [`/topics/${name}?${chosen}`, `/positions/${name}?${chosen}`, `/audits/${name}?${chosen}`];
+const paths = [`/topics/${name}?${chosen}`, `/positions/${name}?${chosen}`, `/audits/${name}?${chosen}`, `/timeline/topics/${name}?${chosen}`];
 title(`${route}/${topic}`, paths);
 byId("acts").append(
   ...tileActions({ route, topic, worker: null }),
@@ -78,6 +79,7 @@ byId("acts").append(
 );
 byId("acts").after(acts(...positionActs(topic, chosen)), acts(...limitActs(topic, `/limits/topics/${name}?${chosen}`)));
 part({ heading: "Partitions", path: paths[0], draw: partitionsOf, everyMs: 3000 });
+part({ heading: "Lag, the last hour", path: paths[3], draw: lagChart, everyMs: 15000 });
 part({
   heading: "Events",
   path: `/history?${new URLSearchParams({ topic, limit: 30, src: chosen.get("src"), dst: chosen.get("dst") })}`,
