@@ -33,6 +33,7 @@ CAUGHT_BY = {
     "commit-ahead": "K",
     "position-before-fence": "S",
     "former-process-not-fenced": "S",
+    "former-process-not-fenced, second route": "S",
     "former-process-returns": "S",
     "epoch-not-checked": "E",
     "no-delay": "M",
@@ -40,6 +41,7 @@ CAUGHT_BY = {
     "leave-not-seen": "C",
     "former-topics-kept": "P",
     "slots-not-counted": "C",
+    "tags-not-seen": "C",
     "owner-epoch-not-raised": "S",
     "response-before-write": "A",
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.contents import LiveController
 from ureplicator_common.errors import PermanentError
-from ureplicator_common.model import RouteSettings
+from ureplicator_common.model import Route, RouteSettings
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot
@@ -19,7 +21,7 @@ from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import DEBOUNCE_S, Observer
-from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import SimulationFailure, World
 from ureplicator_testkit.simulation.position_threads import PositionThreads
@@ -53,10 +55,18 @@ class _Observer(Observer):
 
 class Controller(SessionProcess):
     def __init__(
-        self, world: World, name: str, *, store: JudgedStore, kafka: Kafka, delays: Delays
+        self,
+        world: World,
+        name: str,
+        *,
+        store: JudgedStore,
+        kafkas: Mapping[Route, Kafka],
+        routes: Mapping[Route, RouteSettings],
+        delays: Delays,
     ) -> None:
         super().__init__(world, name, store)
-        self._kafka = kafka
+        self._kafkas = kafkas
+        self._routes = routes
         self._position_threads: PositionThreads | None = None
         self._judged = store
         self._delays = delays
@@ -86,7 +96,7 @@ class Controller(SessionProcess):
         )
         observer.controller, observer.indexer = self, FleetIndexer()
         self.leadership = Leadership(self.client, paths=PATHS, controller=live)
-        self._position_threads = PositionThreads(self, self._kafka, self.leadership, observer)
+        self._position_threads = PositionThreads(self, self._kafkas, self.leadership, observer)
         control_loop = ControlLoop(
             identity=Identity(
                 self.client,
@@ -99,7 +109,7 @@ class Controller(SessionProcess):
             observer=observer,
             executor=Executor(self.client, paths=PATHS, observer=observer, metrics=METRICS),
             paths=PATHS,
-            routes={ROUTE: RouteSettings()},
+            routes=self._routes,
             clock=self.world,
             metrics=METRICS,
         )
@@ -109,7 +119,7 @@ class Controller(SessionProcess):
     def died(self) -> None:
         super().died()
         if self._position_threads is not None:
-            self._position_threads.positions.close()
+            self._position_threads.close()
 
     def tree_changed(self) -> None:
         if not self.frozen:

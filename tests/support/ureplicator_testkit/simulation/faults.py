@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ureplicator_testkit.simulation.fleet import IDS, TOPICS, SimulatedFleet
+from ureplicator_testkit.simulation.fleet import IDS, SimulatedFleet
 from ureplicator_testkit.simulation.kernel import Chances, Process
 from ureplicator_testkit.simulation.operators import SimulatedRest
 from ureplicator_testkit.simulation.sessions import SessionProcess
@@ -196,8 +196,9 @@ class FaultInjector:
         rest = self._any([rest for rest in self._fleet.rests.values() if rest.alive])
         if rest is None:
             return
-        chance, topic = self._chance, self._chance.choice(list(TOPICS))
-        most = TOPICS[topic]
+        topics = {name: n for each in self._fleet.topics.values() for name, n in each.items()}
+        chance, topic = self._chance, self._chance.choice(list(topics))
+        most = topics[topic]
         calls: tuple[Callable[[], None], ...] = (
             lambda: rest.add(topic, chance.randint(1, most)),
             lambda: rest.add(topic, most),

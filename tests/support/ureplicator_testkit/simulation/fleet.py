@@ -6,14 +6,20 @@ T  checked with knowledge of all processes: no worker is given a partition that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from ureplicator_common.model import Partition, WorkerId
+from ureplicator_common.model import (
+    Partition,
+    Route,
+    RouteSettings,
+    WorkerId,
+    WorkerSelection,
+)
 from ureplicator_common.znodes import decode_known_worker
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.simulation.controllers import Controller
 from ureplicator_testkit.simulation.copiers import Copier
-from ureplicator_testkit.simulation.judge import PATHS, ROUTE, JudgedStore
+from ureplicator_testkit.simulation.judge import PATHS, ROUTE, TAGGED, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import Process, World
 from ureplicator_testkit.simulation.operators import SimulatedRest
@@ -22,6 +28,12 @@ from ureplicator_testkit.simulation.workers import Worker
 
 DELAYS = Delays(rebalance_s=25.0, join_s=5.0, handover_s=10.0)
 TOPICS = {"t": 3, "u": 2}
+"""Of the first route."""
+TAGGED_TOPICS = {"x": 3}
+"""Of a second one, in one of `TAGGED_PERIOD` seeds: it asks for workers with the tag, which some have."""
+TAGGED_PERIOD = 4
+TAG = "bulk"
+TAGGED_IDS = ("a", "c")
 IDS = ("a", "b", "c")
 WRITE_S = 2.0
 
@@ -32,7 +44,12 @@ class SimulatedFleet:
         self.chance = world.chance
         self.store = JudgedStore(self.world, DELAYS)
         self.store.reason_not_to_give = self._reason_not_to_give
-        self.kafka = Kafka(self.world, TOPICS)
+        self.topics = {ROUTE: TOPICS}
+        if self.world.seed % TAGGED_PERIOD == TAGGED_PERIOD - 1:
+            self.topics[TAGGED] = TAGGED_TOPICS
+        self.kafkas = {
+            route: Kafka(self.world, route, topics) for route, topics in self.topics.items()
+        }
         self.controllers: dict[str, Controller] = {}
         self.workers: list[Worker] = []
         self.rests: dict[str, SimulatedRest] = {}
@@ -50,15 +67,38 @@ class SimulatedFleet:
 
     def _ensure_skeleton(self) -> None:
         hand = SessionProcess(self.world, "setup", self.store)
-        for path in (*PATHS.skeleton, f"{PATHS.topics}/{ROUTE}", f"{PATHS.ideal}/{ROUTE}"):
+        for path in PATHS.skeleton:
             hand.client.ensure(path)
+        for route in self.topics:
+            for parent in (PATHS.topics, PATHS.ideal):
+                hand.client.ensure(f"{parent}/{route}")
         hand.client.close()
+
+    @property
+    def settings(self) -> Mapping[Route, RouteSettings]:
+        """Of the routes, as in the configuration file."""
+        tagged = RouteSettings(workers=WorkerSelection(tags=(TAG,)))
+        return {route: tagged if route == TAGGED else RouteSettings() for route in self.topics}
+
+    @property
+    def commits(self) -> int:
+        return sum(kafka.commits for kafka in self.kafkas.values())
+
+    @property
+    def repeats(self) -> int:
+        """Records that were copied more than once."""
+        return sum(kafka.repeats for kafka in self.kafkas.values())
 
     # Processes.
 
     def start_controller(self, name: str) -> None:
         self.controllers[name] = Controller(
-            self.world, name, store=self.store, kafka=self.kafka, delays=DELAYS
+            self.world,
+            name,
+            store=self.store,
+            kafkas=self.kafkas,
+            routes=self.settings,
+            delays=DELAYS,
         )
 
     def restart_controllers(self) -> None:
@@ -67,7 +107,7 @@ class SimulatedFleet:
             self.start_controller(name)
 
     def start_rest(self, name: str) -> None:
-        self.rests[name] = SimulatedRest(self.world, name, self.store, self.kafka)
+        self.rests[name] = SimulatedRest(self.world, name, self.store, self.kafkas)
 
     def start_worker(self, id: str, slots: int = 0) -> None:
         """`slots`: 0 for any number; with another one than before its share changes."""
@@ -81,8 +121,9 @@ class SimulatedFleet:
                 name,
                 id=id,
                 slots=slots,
+                tags=(TAG,) if id in TAGGED_IDS and TAGGED in self.topics else (),
                 store=self.store,
-                kafka=self.kafka,
+                kafkas=self.kafkas,
             )
         )
 
@@ -97,8 +138,9 @@ class SimulatedFleet:
             yield from worker.copiers.values()
 
     def _produce(self) -> float:
-        for log in self.kafka.source.logs.values():
-            log.end += self.chance.randrange(4)
+        for kafka in self.kafkas.values():
+            for log in kafka.source.logs.values():
+                log.end += self.chance.randrange(4)
         return WRITE_S
 
     # Checks that need to know the processes.
@@ -111,8 +153,7 @@ class SimulatedFleet:
             if not self.store.alive(session) or not self._counts(worker):
                 continue
             for copier in worker.copiers.values():
-                copies = copier.alive and partition in copier.lane.position
-                if copies and copier.positions.may_commit(partition):
+                if copier.alive and copier.copies(partition):
                     return f"{copier.name} copies it"
         return ""
 

@@ -31,6 +31,8 @@ from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, Wo
 
 FLEET = "sim"
 ROUTE = Route("source", "target")
+TAGGED = Route("source-2", "target-2")
+"""Between clusters of its own, for workers with a tag; see `fleet`."""
 PATHS = Paths(FLEET)
 LATE_S = 10.0
 """A leader may learn of a worker's end, or of its return, that much later."""

@@ -1,4 +1,4 @@
-"""The two Kafka clusters of a simulated fleet, with a judge at every read, commit and append.
+"""The two Kafka clusters of a route, with a judge at every read, commit and append.
 
 L O  a target partition takes each record for the first time in the source's order, none left out
 K    a position never passes what the target has taken, and never goes back, unless deleted
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.positions import TargetPartition
-from ureplicator_common.model import Partition
+from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.kafka.clients import MemoryCluster, MemoryTopicAdmin
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, cluster_model
 from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
@@ -40,10 +40,10 @@ class Reader:
 class Kafka:
     """Records are numbers: the target's log ends where the copied records of the source end."""
 
-    def __init__(self, world: World, topics: Mapping[str, int]) -> None:
+    def __init__(self, world: World, route: Route, topics: Mapping[str, int]) -> None:
         self.world = world
-        self.source = _cluster("source", topics)
-        self.target = _cluster("target", topics)
+        self.source = _cluster(route.source, topics)
+        self.target = _cluster(route.target, topics)
         self.ledger = Ledger()
         self.accesses: list[Positions] = []
         """Of all processes that may commit."""

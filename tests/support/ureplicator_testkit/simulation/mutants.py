@@ -30,6 +30,8 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
 from ureplicator_testkit.simulation import waiting as waiting_module
+from ureplicator_testkit.simulation.fleet import TAG
+from ureplicator_testkit.simulation.judge import ROUTE
 from ureplicator_worker.copier import committer as committer_module
 from ureplicator_worker.copier.committer import MappedSegments
 from ureplicator_worker.copier.lane import Progress
@@ -59,6 +61,17 @@ def _unchanged(self: Any, inputs: Iterable[tuple[TopicKey, Any]], compute: Any) 
 def _one_slot_each(snapshot: Snapshot, workers: Iterable[WorkerId]) -> dict[WorkerId, Offer]:
     """All workers get the same share."""
     return dict.fromkeys(workers, Offer())
+
+
+def _tagged(snapshot: Snapshot, workers: Iterable[WorkerId]) -> dict[WorkerId, Offer]:
+    """All workers have the tag that routes ask for."""
+    found = _OFFERS(snapshot, workers).items()
+    return {worker: replace(offer, tags=frozenset({TAG})) for worker, offer in found}
+
+
+def _ids_of_one_route(self: Any, route: Route) -> Sequence[str]:
+    """Fences former processes on the first route only."""
+    return _ALL_IDS(self, route) if route == ROUTE else ()
 
 
 def _same_epoch(previous: int, leader_epoch: int) -> int:
@@ -176,6 +189,8 @@ class _Everything:
         return True
 
 
+_OFFERS = pools_module.offers
+_ALL_IDS = Fencer._all_ids
 _ON_PROOF = Ownership._on_proof
 _COMMITMENT = committer_module.commitment
 _CHECK_LIVE_NODE = proof_module.OwnershipProver._check_live_node
@@ -202,11 +217,13 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "commit-ahead": ((committer_module, "commitment", _ahead),),
     "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
+    "former-process-not-fenced, second route": ((Fencer, "_all_ids", _ids_of_one_route),),
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _without_delay),),
     "former-topics-kept": ((TopicMemo, "update", _unchanged),),
     "slots-not-counted": ((pools_module, "offers", _one_slot_each),),
+    "tags-not-seen": ((pools_module, "offers", _tagged),),
     "leave-not-seen": ((membership_module, "announces_leaving", lambda snapshot, worker: False),),
     "no-brake": (
         (mass_loss_module, "is_brake_held", lambda snapshot, now_s: False),

@@ -9,7 +9,7 @@ Waiting is virtual: the simulation continues while a call waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import (
     BROKER_DEFAULT_REPLICATION,
     Limited,
+    Route,
     TopicKey,
     TopicState,
     WorkerId,
@@ -37,7 +38,6 @@ from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, Wo
 from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.waiting import virtual_waiting
 
-CONFIG = RouteConfig(source=ROUTE.source, target=ROUTE.target)
 Check = Callable[[bytes | None], bool]
 
 
@@ -53,27 +53,47 @@ class _SimulatedFleetCache(FleetCache):
 class SimulatedRest(SessionProcess):
     """A REST process with its own session; `submit` makes one call at a time."""
 
-    def __init__(self, world: World, name: str, store: JudgedStore, kafka: Kafka) -> None:
+    def __init__(
+        self, world: World, name: str, store: JudgedStore, kafkas: Mapping[Route, Kafka]
+    ) -> None:
         super().__init__(world, name, store)
+        self._kafkas = kafkas
         self._judged = store
         self._requests = 0
         self._call: Callable[[], None] | None = None
         self._actor = self.actor("request", self._turn)
         fleet = _SimulatedFleetCache(self.client, fleet=FLEET, clock=world)
         fleet.process = self
-        source, target = SimulatedAdmin(model=kafka.source), SimulatedAdmin(model=kafka.target)
+        models = [
+            (name, model)
+            for route, kafka in kafkas.items()
+            for name, model in zip(route, (kafka.source, kafka.target), strict=True)
+        ]
         self.services = build_services(
             coordination=self.client,
             fleet=fleet,
             clusters={
-                "source": ClusterTopics(lambda: source, clock=world),
-                "target": ClusterTopics(lambda: target, clock=world),
+                name: ClusterTopics(partial(SimulatedAdmin, model=model), clock=world)
+                for name, model in models
             },
-            replication={ROUTE: BROKER_DEFAULT_REPLICATION},
+            replication=dict.fromkeys(kafkas, BROKER_DEFAULT_REPLICATION),
             claims=claims_of(),
             name=FLEET,
             new_id=self._new_id,
         )
+
+    def _key(self, topic: str) -> TopicKey:
+        """No two routes have a topic of the same name."""
+        (route,) = (
+            route
+            for route, kafka in self._kafkas.items()
+            if any(each == topic for each, _ in kafka.source.logs)
+        )
+        return TopicKey(route, topic)
+
+    def _config(self, topic: str) -> RouteConfig:
+        route = self._key(topic).route
+        return RouteConfig(source=route.source, target=route.target)
 
     def _new_id(self) -> str:
         self._requests += 1
@@ -120,7 +140,10 @@ class SimulatedRest(SessionProcess):
             return data is not None and decode_intent(data).partitions == partitions
 
         self._submit_topic(
-            "add", topic, lambda: self.services.topics.add(CONFIG, topic, partitions), fulfilled
+            "add",
+            topic,
+            lambda: self.services.topics.add(self._config(topic), topic, partitions),
+            fulfilled,
         )
 
     def expand(self, topic: str, partitions: int) -> None:
@@ -130,7 +153,7 @@ class SimulatedRest(SessionProcess):
         self._submit_topic(
             "expand",
             topic,
-            lambda: self.services.topics.expand(CONFIG, topic, partitions),
+            lambda: self.services.topics.expand(self._config(topic), topic, partitions),
             fulfilled,
         )
 
@@ -142,8 +165,8 @@ class SimulatedRest(SessionProcess):
             "delete for good" if forget else "delete",
             topic,
             lambda: self.services.topics.delete(
-                TopicKey(ROUTE, topic),
-                is_auto_whitelisted=CONFIG.auto_whitelist.enabled,
+                self._key(topic),
+                is_auto_whitelisted=self._config(topic).auto_whitelist.enabled,
                 forget_positions=forget,
             ),
             fulfilled,
@@ -157,8 +180,8 @@ class SimulatedRest(SessionProcess):
 
         def change() -> TopicIntent:
             if paused:
-                return self.services.topics.pause(CONFIG, topic)
-            return self.services.topics.resume(CONFIG, topic, restart=False)
+                return self.services.topics.pause(self._config(topic), topic)
+            return self.services.topics.resume(self._config(topic), topic, restart=False)
 
         self._submit_topic("pause" if paused else "resume", topic, change, fulfilled)
 
@@ -169,14 +192,16 @@ class SimulatedRest(SessionProcess):
         self._submit_topic(
             f"blacklist {number}: {listed}",
             topic,
-            lambda: self.services.blacklist.set_partition(CONFIG, topic, number, listed=listed),
+            lambda: self.services.blacklist.set_partition(
+                self._config(topic), topic, number, listed=listed
+            ),
             fulfilled,
         )
 
     def _submit_topic(
         self, what: str, topic: str, call: Callable[[], object], fulfilled: Check
     ) -> None:
-        self.submit(f"{what} {topic}", PATHS.topic(TopicKey(ROUTE, topic)), call, fulfilled)
+        self.submit(f"{what} {topic}", PATHS.topic(self._key(topic)), call, fulfilled)
 
     def leave(self, id: str, *, leaving: bool) -> None:
         worker, workers = WorkerId(id), self.services.workers

@@ -20,7 +20,7 @@ from ureplicator_controller.engines.leadership import Leadership
 from ureplicator_controller.engines.observer import Observer
 from ureplicator_controller.engines.position_deletion import PositionDeleter
 from ureplicator_controller.engines.position_renewal import RemainsRemover, Renewal, renew
-from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE
+from ureplicator_testkit.simulation.judge import FLEET, PATHS
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.waiting import virtual_waiting
@@ -33,7 +33,11 @@ class PositionThreads:
     """Both threads of one controller."""
 
     def __init__(
-        self, process: SessionProcess, kafka: Kafka, leadership: Leadership, observer: Observer
+        self,
+        process: SessionProcess,
+        kafkas: Mapping[Route, Kafka],
+        leadership: Leadership,
+        observer: Observer,
     ) -> None:
         self._process = process
         self._leadership = leadership
@@ -41,16 +45,15 @@ class PositionThreads:
         self._owners: Mapping[Partition, int] = {}
         self._proven_at = 0
         self._active = False
-        id = transactional_id(fleet=FLEET, route=ROUTE, worker=RENEWER, slot=0)
-        self.positions = Positions(kafka, process, id, rank=self._rank, owns=lambda _: self._active)
-        for topic, number in kafka.target.logs:
-            self.positions.partitions[topic, number] = Partition(ROUTE, topic, number)
-        target = SimulatedCluster(kafka, process, kafka.target)
-        self._renewal = Renewal(ROUTE, self.positions, target)
+        self._positions = [self._positions_of(route, kafka) for route, kafka in kafkas.items()]
+        self._renewals = {
+            route: Renewal(route, positions, SimulatedCluster(kafka, process, kafka.target))
+            for (route, kafka), positions in zip(kafkas.items(), self._positions, strict=True)
+        }
         self._deleter = PositionDeleter(
             coordination=process.client,
             paths=PATHS,
-            renewals={ROUTE: self._renewal},
+            renewals=self._renewals,
             seen=lambda: observer.latest if leadership.epoch() is not None else None,
             proof=self._proven,
         )
@@ -63,6 +66,20 @@ class PositionThreads:
         chance = process.world.chance
         process.world.wake(process.actor("renewer", self._renew), chance.random() * RENEW_S)
         process.world.wake(process.actor("deleter", self._delete), chance.random() * DELETE_S)
+
+    def _positions_of(self, route: Route, kafka: Kafka) -> Positions:
+        id = transactional_id(fleet=FLEET, route=route, worker=RENEWER, slot=0)
+        positions = Positions(
+            kafka, self._process, id, rank=self._rank, owns=lambda _: self._active
+        )
+        for topic, number in kafka.target.logs:
+            positions.partitions[topic, number] = Partition(route, topic, number)
+        return positions
+
+    def close(self) -> None:
+        """The process ended."""
+        for each in self._positions:
+            each.close()
 
     def _rank(self, partition: Partition) -> Rank:
         """After the present owner; before it again once that one renews its proof."""
@@ -85,8 +102,9 @@ class PositionThreads:
     def _renew(self) -> float:
         if self._leadership.epoch() is not None and not self._active:
             try:
-                renew(self._renewal, self._unowned)
-                self._remains.remove(self._renewal)
+                for renewal in self._renewals.values():
+                    renew(renewal, self._unowned)
+                    self._remains.remove(renewal)
             except (ClusterUnavailable, Conflict, Fenced, OutcomeUnknown, Unavailable) as error:
                 self._process.world.note(self._process.name, "not renewed: %s", error)
             finally:

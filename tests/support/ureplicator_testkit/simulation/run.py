@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from ureplicator_common.model import Partition, TopicState, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
@@ -22,7 +23,14 @@ from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.control.fleet import uneven_workers
 from ureplicator_testkit.simulation.faults import FaultInjector
-from ureplicator_testkit.simulation.fleet import DELAYS, IDS, TOPICS, SimulatedFleet
+from ureplicator_testkit.simulation.fleet import (
+    DELAYS,
+    IDS,
+    TAGGED_IDS,
+    TOPICS,
+    SimulatedFleet,
+)
+from ureplicator_testkit.simulation.judge import TAGGED
 from ureplicator_testkit.simulation.kernel import START_S, SimulationFailure, World
 from ureplicator_testkit.simulation.sessions import SessionProcess
 from ureplicator_testkit.simulation.workers import CAPACITY_TIMEOUT_S, Worker
@@ -65,6 +73,8 @@ class Simulation:
             fleet.settled = True
             if world.seed % SCENARIO_PERIOD == 0:
                 self._restart_one()
+            elif TAGGED in fleet.topics:
+                self._move_the_tagged()
             elif world.seed % SCENARIO_PERIOD == 1:
                 self._join()
             elif world.seed % SCENARIO_PERIOD == 2:
@@ -77,10 +87,10 @@ class Simulation:
             seed=world.seed,
             turns=world.turns,
             faults=world.faults,
-            commits=fleet.kafka.commits,
+            commits=fleet.commits,
             moves=fleet.store.moves,
             epochs=fleet.store.epochs,
-            repeats=fleet.kafka.repeats,
+            repeats=fleet.repeats,
             virtual_s=world.now_s - START_S,
         )
 
@@ -89,6 +99,8 @@ class Simulation:
         wanted = self.world.chance.randint(1, TOPICS["u"])
         self.world.later(0.5, lambda: rests[0].add("t", TOPICS["t"]))
         self.world.later(0.5, lambda: rests[1].add("u", wanted))
+        for topic, number in self.fleet.topics.get(TAGGED, {}).items():
+            self.world.later(1.5, partial(rests[0].add, topic, number))
         self.world.run_until(self.world.now_s + SETTLE_S)
 
     def _heal(self) -> None:
@@ -125,8 +137,7 @@ class Simulation:
         while world.now_s < until_s:
             world.run_until(world.now_s + POLL_S)
             self.fleet.restart_controllers()
-            if not any(worker.alive for worker in self.fleet.workers):
-                self.fleet.start_worker(IDS[0])
+            self._keep_one_alive()
             if not self._unsettled_reason():
                 return
             if mass_loss(self.fleet.store.parse()):
@@ -134,6 +145,12 @@ class Simulation:
         raise SimulationFailure(
             "C", f"not at rest after {SETTLE_TIMEOUT_S:.0f} s: {self._unsettled_reason()}"
         )
+
+    def _keep_one_alive(self) -> None:
+        """Also one with the tag, if a route asks for it: the last one may leave after the faults."""
+        needed = TAGGED_IDS if TAGGED in self.fleet.topics else (*IDS, NEWCOMER)
+        if not any(worker.alive and worker.id in needed for worker in self.fleet.workers):
+            self.fleet.start_worker(needed[0])
 
     def _restart_one(self) -> None:
         """Kill a worker and start it at once: it gets its id back when the former session has expired."""
@@ -149,6 +166,20 @@ class Simulation:
             raise SimulationFailure(
                 "M", f"{worker.id} was back in time, but {moved} partitions moved"
             )
+
+    def _move_the_tagged(self) -> None:
+        """A tagged worker is lost for good: its share of the tagged route goes to the other tagged one."""
+        fleet, world = self.fleet, self.world
+        for id in TAGGED_IDS:
+            if not any(worker.alive and worker.id == id for worker in fleet.workers):
+                fleet.start_worker(id)
+        self._wait_settled()
+        lost = next(worker for worker in fleet.workers if worker.alive and worker.id in TAGGED_IDS)
+        for copier in list(lost.copiers.values()):
+            copier.kill("killed with its worker")
+        lost.kill("killed for good")
+        world.run_until(world.now_s + DELAYS.rebalance_s)
+        self._wait_settled()
 
     def _join(self) -> None:
         """Only what is above a worker's share moves, and each partition once. Where slots are equal all of it
@@ -204,7 +235,7 @@ class Simulation:
         worker = world.chance.choice(live)
         stored = seen.assignments.get(worker.id)
         share = len(stored.value.entries) if stored else 0
-        repeats = fleet.kafka.repeats
+        repeats = fleet.repeats
         worker.leave()
         world.run_until(world.now_s + DELAYS.rebalance_s - POLL_S)
         if worker.alive:
@@ -212,7 +243,7 @@ class Simulation:
         if fleet.store.moves - before != share:
             moved = fleet.store.moves - before
             raise SimulationFailure("M", f"{worker.id} left {share} partitions, but {moved} moved")
-        if fleet.kafka.repeats != repeats:
+        if fleet.repeats != repeats:
             raise SimulationFailure("D", f"{worker.id} left, and records were repeated")
         if not any(each.alive for each in fleet.workers):
             fleet.start_worker(worker.id)
@@ -311,8 +342,21 @@ class Simulation:
                 return f"{worker} has yet to fence"
             if assigned.value.entries:
                 counts[worker] = len(assigned.value.entries)
+        if TAGGED in self.fleet.topics:
+            return self._misplaced_reason(seen)
         slots = {worker: seen.live[worker].value.slots for worker in counts}
         return f"uneven: {counts}" if uneven_workers(counts, slots) else ""
+
+    def _misplaced_reason(self, seen: Snapshot) -> str:
+        """A partition of the tagged route that a worker without the tag owns."""
+        owners = {
+            entry.worker
+            for key, stored in seen.ideal.items()
+            if key.route == TAGGED
+            for entry in stored.value.entries.values()
+        }
+        wrong = sorted(str(each) for each in owners - {None, *TAGGED_IDS})
+        return f"{wrong} have no tag, and partitions of {TAGGED}" if wrong else ""
 
     def _not_copied_reason(self, seen: Snapshot) -> str:
         for key, stored in seen.topics.items():
@@ -320,7 +364,7 @@ class Simulation:
             if intent.state is not TopicState.ACTIVE:
                 continue
             for number in set(range(intent.partitions)) - intent.blacklisted:
-                kafka, at = self.fleet.kafka, (key.topic, number)
+                kafka, at = self.fleet.kafkas[key.route], (key.topic, number)
                 end, copied = kafka.source.logs[at].end, kafka.target.logs[at].end
                 committed = kafka.ledger.read(at).offset
                 if min(copied, committed) < end:

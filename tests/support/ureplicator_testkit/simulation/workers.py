@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ureplicator_common.contents import LiveWorker
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
 from ureplicator_testkit.simulation.copiers import Copier
-from ureplicator_testkit.simulation.judge import FLEET, PATHS, ROUTE, JudgedStore
+from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import World
 from ureplicator_testkit.simulation.sessions import SESSION_TIMEOUT_S, SessionProcess
@@ -75,12 +75,13 @@ class Worker(SessionProcess):
         *,
         id: str,
         slots: int,
+        tags: tuple[str, ...],
         store: JudgedStore,
-        kafka: Kafka,
+        kafkas: Mapping[Route, Kafka],
     ) -> None:
         super().__init__(world, name, store)
         self.id = WorkerId(id)
-        self._judged, self._kafka = store, kafka
+        self._judged, self._kafkas = store, kafkas
         self.slots = slots
         self._queue: deque[events.Event] = deque()
         self._ticked_s = 0.0
@@ -92,7 +93,7 @@ class Worker(SessionProcess):
             silence_s=SILENCE_S,
             now_s=world.now_s,
             capacity_timeout_s=CAPACITY_TIMEOUT_S,
-            routes=(ROUTE,),
+            routes=tuple(kafkas),
         )
         self._room_at_s = 0.0
         self._make_engines(slots)
@@ -101,7 +102,7 @@ class Worker(SessionProcess):
         self._reporting = self.actor("publisher", self._report)
         self._proving = self.actor("proof", self._prove)
         self._reading = self.actor("assignment", self._read_assignment)
-        self._publisher.announce(LiveWorker(slots=slots))
+        self._publisher.announce(LiveWorker(slots=slots, tags=tags))
         for actor in (self._loop, self._reporting):
             world.soon(actor)
 
@@ -181,7 +182,7 @@ class Worker(SessionProcess):
     def _fence(self, route: Route, ids: Sequence[str]) -> None:
         for each in ids:
             self.point("fence a former process")
-            self._kafka.ledger.initialise(each)
+            self._kafkas[route].ledger.initialise(each)
 
     # The loop.
 
@@ -262,7 +263,8 @@ class Worker(SessionProcess):
             self.world.later(GONE_S * 2, lambda: self._put(events.CopierEnded(id, reason)))
 
         self.copiers[id] = Copier(
-            self._kafka,
+            self.world,
+            self._kafkas,
             name=f"{self.name}.{id}",
             worker=self.id,
             slot=id.slot,
