@@ -37,6 +37,8 @@ CAUGHT_BY = {
     "former-process-returns": "S",
     "epoch-not-checked": "E",
     "no-delay": "M",
+    "less-delay": "M",
+    "renewed-without-position": "C",
     "no-brake": "M",
     "leave-not-seen": "C",
     "former-topics-kept": "P",

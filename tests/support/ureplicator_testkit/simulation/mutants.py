@@ -29,6 +29,9 @@ from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines import fenced_writer as fenced_writer_module
+from ureplicator_controller.engines import position_renewal as position_renewal_module
+from ureplicator_testkit.kafka.ledger import NO_POSITION
+from ureplicator_testkit.simulation import position_threads as position_threads_module
 from ureplicator_testkit.simulation import waiting as waiting_module
 from ureplicator_testkit.simulation.fleet import TAG
 from ureplicator_testkit.simulation.judge import ROUTE
@@ -50,6 +53,29 @@ Patch = tuple[Any, str, Any]
 def _without_delay(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
     """Without a delay for lost workers."""
     return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s, indexer)
+
+
+def _with_less_delay(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
+    """With seven tenths of the delay for lost workers."""
+    rebalance_s = 0.7 * seen.delays.rebalance_s
+    return plan(replace(seen, delays=replace(seen.delays, rebalance_s=rebalance_s)), now_s, indexer)
+
+
+class _Forgetful:
+    """A store of positions that forgets what it is to commit."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, positions: Iterable[Any]) -> None:
+        self._store.commit(dict.fromkeys(positions, NO_POSITION))
+
+
+def _renewed_empty(renewal: Any, orphaned: Any) -> int:
+    return _RENEW(replace(renewal, store=_Forgetful(renewal.store)), orphaned)
 
 
 def _unchanged(self: Any, inputs: Iterable[tuple[TopicKey, Any]], compute: Any) -> Any:
@@ -189,6 +215,7 @@ class _Everything:
         return True
 
 
+_RENEW = position_renewal_module.renew
 _OFFERS = pools_module.offers
 _ALL_IDS = Fencer._all_ids
 _ON_PROOF = Ownership._on_proof
@@ -221,6 +248,8 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _without_delay),),
+    "less-delay": ((control_loop_module, "plan", _with_less_delay),),
+    "renewed-without-position": ((position_threads_module, "renew", _renewed_empty),),
     "former-topics-kept": ((TopicMemo, "update", _unchanged),),
     "slots-not-counted": ((pools_module, "offers", _one_slot_each),),
     "tags-not-seen": ((pools_module, "offers", _tagged),),

@@ -9,9 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import Assignment
+from ureplicator_common.contents import Assignment, AssignmentEntry, CurrentEntry
 from ureplicator_common.coordination import Create, Delete, Set
-from ureplicator_common.model import SessionId, TopicKey, TopicState, WorkerId
+from ureplicator_common.model import (
+    OwnerEpoch,
+    PartitionState,
+    SessionId,
+    TopicKey,
+    TopicState,
+    WorkerId,
+)
+from ureplicator_controller.core.planning.holders import HolderRules
+from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Retire, WriteAssignment, WriteIdeal
 from ureplicator_controller.core.state.external_view import external_view
@@ -194,6 +203,62 @@ def test_fence_covers_the_most_slots_a_worker_ever_had() -> None:
     fleet.wait(120)
     fleet.cycle()
     assert fleet.fences("b") == ids_of("a", slots=5)
+
+
+def test_fence_covers_the_former_slots_of_a_worker_that_lives() -> None:
+    """a freezes with five slots; its new process has one, and is drained before it was ever ONLINE."""
+    fleet = ControlFleet()
+    frozen = fleet.worker("a", slots=5)
+    fleet.topic("t", 1)
+    fleet.settle()
+    fleet.freeze(frozen)
+    fleet.cycle()
+    fresh = fleet.worker("a", slots=1)
+    fleet.worker("b")
+    fleet.cycle()
+    fleet.tag("a", draining=True)
+    for _ in range(2):
+        fresh.read()
+        fresh.publish()
+        fleet.cycle()
+    assert fleet.fences("b") == ids_of("a", slots=5)
+
+
+def test_partition_waits_while_the_slots_of_its_holder_are_unknown() -> None:
+    """The record of a lost worker was deleted by hand: nobody knows which ids to fence."""
+    fleet = two_workers(2)
+    fleet.kill(fleet.process("a"))
+    fleet.cycle()
+    session = fleet.store.open_session()
+    fleet.store.apply(session, [Delete(fleet.paths.worker_known(WorkerId("a")), -1)])
+    fleet.wait(120)
+    decided = fleet.cycle()
+    assert fleet.entry("t", 0).worker == "b"
+    assert decided.waiting == {partition("t", 0): (WorkerId("a"),)}
+    assert partition("t", 0) not in fleet.snapshot().assignments[WorkerId("b")].value.entries
+
+
+def test_online_report_of_an_earlier_ownership_proves_nothing() -> None:
+    """Holders stay until the owner is ONLINE under the owner epoch that it was assigned."""
+    fleet = two_workers(2)
+    seen, key = fleet.snapshot(), TopicKey(ROUTE, "t")
+    entry = seen.ideal[key].value.entries[0]
+    assert entry.worker == "a"
+    later = OwnerEpoch(entry.owner_epoch + 1)
+    holders = {**entry.holders, WorkerId("gone"): SessionId(7)}
+    view = PartitionView(
+        partition("t", 0),
+        key,
+        seen.topics[key].value,
+        replace(entry, owner_epoch=later, holders=holders),
+        {WorkerId("a"): AssignmentEntry(later, ("id",))},
+        {WorkerId("a"): CurrentEntry(PartitionState.ONLINE, entry.owner_epoch)},
+        (),
+    )
+    rules = HolderRules(seen)
+    assert "gone" in rules.remaining_holders(view)
+    online = {WorkerId("a"): CurrentEntry(PartitionState.ONLINE, later)}
+    assert rules.remaining_holders(replace(view, reported=online)).keys() == {"a"}
 
 
 def test_owner_lost_before_an_assignment_is_replaced_at_once() -> None:
