@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ureplicator_common.contents import PastEvent
-from ureplicator_common.model import EventKind, Route, WorkerId
+from ureplicator_common.model import EventKind, Route, TopicKey, WorkerId
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_controller.api.timeline.sampler import TimelineSampler
 from ureplicator_controller.api.timeline.store import Event
-from ureplicator_controller.core.reporting.route_figures import RouteFigures
+from ureplicator_controller.core.reporting.route_figures import RouteFigures, TopicFigures
 from ureplicator_controller.core.reporting.shown_events import shown_event
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.docs.example_calls import NOW_S, example_world
@@ -59,7 +59,9 @@ def _furnish_timeline(world: RestFixture) -> None:
         PastEvent(2, EventKind.SWITCH, "rebalance requested", asked_ms, request="4f1c09aa/olga"),
     ]
     shown = [Event(past.wall_ms, past.number, shown_event(past)) for past in events]
-    sampler.store.add(figures, shown)
+    key = TopicKey(ROUTE, "orders")
+    topics = [TopicFigures(key, each.at_ms, each.lag_records, each.lag_s) for each in figures]
+    sampler.store.add(figures, shown, topics)
 
 
 def _at_ms(number: int) -> int:
