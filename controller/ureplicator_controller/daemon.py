@@ -249,6 +249,7 @@ class Controller:
             metrics=self._metrics,
         )
         coordination.on_session(loop.session_changed)
+        loop.session_changed(coordination.state())
         return _Control(loop=loop, proof=LeaderProof(leadership=leadership, observer=observer))
 
     def _observer(self, coordination: Coordination) -> Observer:

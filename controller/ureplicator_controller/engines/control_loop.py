@@ -99,7 +99,10 @@ class ControlLoop:
         return self._thread.is_alive()
 
     def session_changed(self, state: SessionState) -> None:
-        """For `Coordination.on_session`."""
+        """For `Coordination.on_session`; also to be called with the first state."""
+        self._metrics.session_connected.set(state is SessionState.CONNECTED)
+        if state is SessionState.LOST:
+            self._metrics.sessions_lost.inc()
         if state is not SessionState.CONNECTED:
             self._metrics.leading.set(0)
         self._observer.wake()

@@ -26,6 +26,16 @@ class ControlMetrics:
             "Epoch with which this controller was last elected leader.",
             registry=registry,
         )
+        self.session_connected = Gauge(
+            "ureplicator_controller_session_connected",
+            "1 while the ZooKeeper session of the controller is connected.",
+            registry=registry,
+        )
+        self.sessions_lost = Counter(
+            "ureplicator_controller_sessions_lost",
+            "ZooKeeper sessions of the controller that have expired.",
+            registry=registry,
+        )
         self.cycles = Counter(
             "ureplicator_controller_cycles",
             "Control cycles by outcome (quiet, done, conflict, unknown, violation, deposed, failed).",

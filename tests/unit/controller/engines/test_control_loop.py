@@ -90,6 +90,23 @@ def test_a_suspended_leader_does_not_lead_until_its_session_is_confirmed(
     assert epoch_version(fleet) == 1
 
 
+def test_state_and_losses_of_the_session_are_metrics(fleet: ControllerFleet) -> None:
+    client, loop = fleet.one.client, fleet.one.loop
+    client.on_session(loop.session_changed)
+    loop.session_changed(client.state())
+
+    def figures() -> tuple[float, float]:
+        return fleet.one.figure("session_connected"), fleet.one.figure("sessions_lost_total")
+
+    assert figures() == (1, 0)
+    client.suspend()
+    assert figures() == (0, 0)
+    client.restore()
+    assert figures() == (1, 0)
+    client.expire()
+    assert figures() == (0, 1)
+
+
 def test_a_former_leader_cannot_write(fleet: ControllerFleet) -> None:
     """The successor's leader node has version 0, like the one the former leader made."""
     fleet.one.run()
