@@ -81,7 +81,7 @@ class TopicMove:
         self._set(self._taker, positions)
         self._tell(f"{taker}: begins there")
         self._giver.call("DELETE", self._path)
-        self._until(lambda: not self._is_shown(self._giver), f"{giver} has not deleted it")
+        self._until(lambda: self._shown(self._giver) is None, f"{giver} has not deleted it")
         self._tell(f"{giver}: deleted")
         if not stays_paused:
             self._taker.call("POST", f"{self._path}/resume")
@@ -89,7 +89,7 @@ class TopicMove:
 
     def _fleet_and_entry(self, end: FleetEnd) -> tuple[str, Mapping[str, Any] | None]:
         """The fleet's name, and the topic as it exports it."""
-        shown = end.call("GET", self._path) if self._is_shown(end) else None
+        shown = self._shown(end)
         exported = end.client.call("GET", "/export")
         topics = exported["topics"].get(shown["route"], {}) if shown else {}
         return str(exported["fleet"]), topics.get(self._topic)
@@ -198,7 +198,7 @@ class TopicMove:
     def _changes(
         self, end: FleetEnd, requests: Mapping[int, str]
     ) -> Mapping[int, Mapping[str, Any]] | None:
-        """What became of all requests; None while one of them is pending."""
+        """Outcomes of all requests; None while one of them is pending."""
         shown = end.call("GET", self._positions_path)["partitions"]
         changes = {
             each["partition"]: each["change"] for each in shown if each["partition"] in requests
@@ -215,15 +215,14 @@ class TopicMove:
                 raise RestFailure(f"{self._topic}/{number}: {change['outcome']}")
         return changes
 
-    def _is_shown(self, end: FleetEnd) -> bool:
-        """True if the fleet has the topic."""
+    def _shown(self, end: FleetEnd) -> Mapping[str, Any] | None:
+        """The topic as the fleet shows it; None if it does not have it."""
         try:
-            end.call("GET", self._path)
+            return end.call("GET", self._path)
         except RestFailure as error:
             if error.status == NOT_FOUND:
-                return False
+                return None
             raise
-        return True
 
     def _until(self, found: Callable[[], T | None], failure: str) -> T:
         """Poll until there is a true value. Raises RestFailure after the time limit."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from ureplicator_controller.engines.claims.following import INTERVAL_S, UNUSED_S
 from ureplicator_testkit.control.command import run
@@ -43,7 +44,7 @@ def fleets(make_fleet: MakeFleet, source_cluster: KafkaCluster) -> Iterator[Pair
 
 
 def refused(fleet: Fleet, topic: str, way: str = "?src=source&dst=target") -> str:
-    """Why the fleet does not whitelist a topic that is added by hand."""
+    """Reason why the fleet does not whitelist a topic that is added by hand."""
     response = fleet.call("POST", f"/topics{way}", json={"topic": topic})
     assert response.status_code == 409, response.text
     return str(response.json()["detail"])
@@ -103,25 +104,27 @@ def test_claims_are_shown_with_their_routes(fleets: Pair) -> None:
 def test_moved_topic_is_copied_on_without_loss_or_repeat(
     fleets: Pair, source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique_name: str
 ) -> None:
-    east, west = fleets
+    east, _ = fleets
     fill(source_cluster, unique_name)
     east.whitelist(unique_name)
     produced = threading.Thread(target=keep_filling, args=(source_cluster, unique_name))
     produced.start()
-    forth = ("--src", "source", "--dst", "target")
-    moved = run(
-        "topics", "move", unique_name, "--url", east.url(), "--to-fleet", west.url(), *forth
-    )
+    moved = move(fleets, unique_name)
     produced.join()
     assert moved.exit_code == 0, moved.output
     assert moved.stdout.splitlines()[-1] == "claims-west: copies it"
     assert whitelisted_by(fleets, unique_name) == ["claims-west"]
     eventually(partial(is_copied, source_cluster, target_cluster, unique_name), COPIED_S, "copied")
-    again = run(
-        "topics", "move", unique_name, "--url", east.url(), "--to-fleet", west.url(), *forth
-    )
+    again = move(fleets, unique_name)
     assert again.exit_code == 1
     assert "is with claims-west already, active, and not with claims-east" in again.stderr
+
+
+def move(fleets: Pair, topic: str) -> Result:
+    """East gives the topic to west."""
+    giver, taker = (each.url() for each in fleets)
+    route = ("--src", "source", "--dst", "target")
+    return run("topics", "move", topic, "--url", giver, "--to-fleet", taker, *route)
 
 
 def keep_filling(cluster: KafkaCluster, topic: str) -> None:

@@ -7,13 +7,9 @@ from typing import Any
 
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.protocol.consumer import FetchResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import ProduceResponse
 from kafka.record import MemoryRecords
-from kafka.record.default_records import (
-    ControlRecord,
-    DefaultRecordBatch,
-    DefaultRecordBatchBuilder,
-)
+from kafka.record.default_records import ControlRecord
 
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.kafka.claims.records import (
@@ -31,15 +27,13 @@ from ureplicator_common.kafka.errors import LEADER_MOVED, RETRIABLE_PRODUCE, Err
 from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.log_offsets import fetch_request
 from ureplicator_common.kafka.topics.creation import create_topic
+from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
 
-PRODUCE_VERSION = 9
-TIMEOUT_MS = 4_000
-FORMAT = 2
 FETCH_BYTES = 1 << 20
 READY_S = 5.0
 """For the leader of a topic that was just created, or of one that moves."""
 RETRY_S = 0.1
-_KEY = CLAIMS_TOPIC, 0
+_KEY = CLAIMS_TOPIC, NUMBER
 
 
 class KafkaClaimLog:
@@ -77,13 +71,12 @@ class KafkaClaimLog:
 
     def _append(self, claim: Claim, value: bytes | None) -> None:
         """Attempts whose outcome is unknown are repeated by the caller: a claim may be there twice."""
-        batch = encode_claim(encode_key(claim), value, claim.since_ms)
         deadline_s = self._client.deadline_s(READY_S)
         while True:
             view = self._view()
             if CLAIMS_TOPIC in view.missing:
                 create_topic(self._client, CLAIMS_TOPIC, partitions=PARTITIONS, configs=CONFIGS)
-            code = self._produce(view, batch)
+            code = self._produce(view, claim, value)
             if not code:
                 return
             if code not in RETRIABLE_PRODUCE and code not in LEADER_MOVED:
@@ -92,13 +85,15 @@ class KafkaClaimLog:
                 raise ClusterUnavailable(f"topic {CLAIMS_TOPIC}: {error_name(code)}")
             self._client.pause(RETRY_S)
 
-    def _produce(self, view: ClusterView, batch: bytes) -> int:
+    def _produce(self, view: ClusterView, claim: Claim, value: bytes | None) -> int:
         """Error code of the only partition."""
-        leader = view.leaders.get(_KEY)
-        broker = view.brokers.get(leader.node_id) if leader else None
+        broker = _broker(view)
         if broker is None:
             return ErrorCode.LEADER_NOT_AVAILABLE
-        response = self._client.call(broker, _produce_request(batch), ProduceResponse)
+        request = append_request(
+            CLAIMS_TOPIC, key=encode_key(claim), value=value, time_ms=claim.since_ms
+        )
+        response = self._client.call(broker, request, ProduceResponse)
         (topic,) = response.responses
         (row,) = topic.partition_responses
         return int(row.error_code)
@@ -114,8 +109,7 @@ class KafkaClaimLog:
             )
         if topic_id != self._topic_id:
             self._claims, self._topic_id = Claims(), topic_id
-        leader = view.leaders.get(_KEY)
-        broker = view.brokers.get(leader.node_id) if leader else None
+        broker = _broker(view)
         if broker is None:
             raise ClusterUnavailable(f"topic {CLAIMS_TOPIC} has no leader", delay_s=0.2)
         return broker
@@ -144,6 +138,12 @@ class KafkaClaimLog:
         self._claims.next_offset = start
 
 
+def _broker(view: ClusterView) -> Broker | None:
+    """The leader of the only partition."""
+    leader = view.leaders.get(_KEY)
+    return view.brokers.get(leader.node_id) if leader else None
+
+
 def _add_all(claims: Claims, row: Any) -> None:
     """The records of a response. Raises ClaimsUnreadable."""
     begin = claims.next_offset
@@ -164,34 +164,3 @@ def _add_all(claims: Claims, row: Any) -> None:
 def _require(code: int) -> None:
     if code:
         raise ClusterUnavailable(f"topic {CLAIMS_TOPIC}: {error_name(code)}", delay_s=0.2)
-
-
-def _produce_request(batch: bytes) -> ProduceRequest:
-    topics = ProduceRequest.TopicProduceData
-    return ProduceRequest(
-        version=PRODUCE_VERSION,
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=TIMEOUT_MS,
-        topic_data=[
-            topics(
-                name=CLAIMS_TOPIC,
-                partition_data=[topics.PartitionProduceData(index=0, records=batch)],
-            )
-        ],
-    )
-
-
-def encode_claim(key: bytes, value: bytes | None, time_ms: int) -> bytes:
-    """A batch of one record, outside of transactions."""
-    builder = DefaultRecordBatchBuilder(
-        magic=FORMAT,
-        compression_type=DefaultRecordBatch.CODEC_NONE,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 16,
-    )
-    builder.append(0, time_ms, key, value, [])
-    return bytes(builder.build())

@@ -13,20 +13,16 @@ from typing import Any
 
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.protocol.consumer import FetchResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import ProduceResponse
 from kafka.record import MemoryRecords
-from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import EARLIEST, LATEST, Broker, ClusterClient
 from ureplicator_common.kafka.errors import error_name
 from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.log_offsets import fetch_request
+from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
 
-PRODUCE_VERSION = 9
-TIMEOUT_MS = 4_000
-NUMBER = 0
-FORMAT = 2
 LAST_RECORDS = 20
 """That are read: in transactions every second one is a marker."""
 FETCH_BYTES = 64 << 10
@@ -39,9 +35,8 @@ class KafkaHeartbeats:
         self._client = client
 
     def send(self, topic: str, time_ms: int) -> None:
-        response = self._client.call(
-            self._leader(topic), _produce_request(topic, time_ms), ProduceResponse
-        )
+        beat = append_request(topic, key=None, value=str(time_ms).encode(), time_ms=time_ms)
+        response = self._client.call(self._leader(topic), beat, ProduceResponse)
         for each in response.responses:
             for row in each.partition_responses:
                 _require(topic, row.error_code)
@@ -96,30 +91,3 @@ def _times_ms(topic: str, row: Any) -> Iterator[int]:
                 yield from (int(value) for each in batch if (value := each.value or b"").isdigit())
     except (CorruptRecordError, UnsupportedCodecError, struct.error) as error:
         raise ClusterUnavailable(f"{topic}: heartbeats cannot be read: {error}") from error
-
-
-def _produce_request(topic: str, time_ms: int) -> ProduceRequest:
-    topics = ProduceRequest.TopicProduceData
-    partition = topics.PartitionProduceData(index=NUMBER, records=encode_heartbeat(time_ms))
-    return ProduceRequest(
-        version=PRODUCE_VERSION,
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=TIMEOUT_MS,
-        topic_data=[topics(name=topic, partition_data=[partition])],
-    )
-
-
-def encode_heartbeat(time_ms: int) -> bytes:
-    """A batch of one record, outside of transactions."""
-    builder = DefaultRecordBatchBuilder(
-        magic=FORMAT,
-        compression_type=DefaultRecordBatch.CODEC_NONE,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 16,
-    )
-    builder.append(0, time_ms, None, str(time_ms).encode(), [])
-    return bytes(builder.build())

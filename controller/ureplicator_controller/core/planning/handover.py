@@ -60,7 +60,7 @@ def next_epoch(previous: int, leader_epoch: int) -> OwnerEpoch:
 
 
 class MoveRoom:
-    """How many more partitions of a route may be taken from workers that copy them.
+    """Number of partitions of a route that may still be taken from workers that copy them.
 
     Under way are those that a live worker is yet to release. Room is given once half of the limit is free:
     each revocation writes an assignment, which its worker has to confirm. Each route has its own room: where

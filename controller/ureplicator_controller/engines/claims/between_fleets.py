@@ -30,6 +30,20 @@ class ClaimRefused(PermanentError):
     """Another fleet copies to the target topic, or copied the source topic from the target cluster."""
 
 
+def new_claim(
+    key: TopicKey, target_topic: str, *, fleet: str, source_cluster: str, wall_ms: int
+) -> Claim:
+    """The claim of a topic that is to be written now. `source_cluster`: its id."""
+    return Claim(
+        fleet=fleet,
+        target_topic=target_topic,
+        route=str(key.route),
+        source_cluster=source_cluster,
+        source_topic=key.topic,
+        since_ms=wall_ms,
+    )
+
+
 class FleetClaims:
     """Claims of one fleet. `logs`: opens the claims of a cluster by its name."""
 
@@ -68,7 +82,13 @@ class FleetClaims:
         self._refuse_loop(key)
         claims = target.read()
         self._refuse_other(key, target_topic, claims.holder(target_topic, giver=giver))
-        claim = self.claim_of(key, target_topic)
+        claim = new_claim(
+            key,
+            target_topic,
+            fleet=self._fleet,
+            source_cluster=self._log(key.route.source).cluster_id(),
+            wall_ms=self._clock.wall_ms(),
+        )
         if claims.of(self._fleet, target_topic) == claim:
             return
         target.write(claim)
@@ -78,17 +98,6 @@ class FleetClaims:
         except ClaimRefused:
             target.withdraw(claim)
             raise
-
-    def claim_of(self, key: TopicKey, target_topic: str) -> Claim:
-        """The claim that this fleet would write now. Raises ClusterUnavailable."""
-        return Claim(
-            fleet=self._fleet,
-            target_topic=target_topic,
-            route=str(key.route),
-            source_cluster=self._log(key.route.source).cluster_id(),
-            source_topic=key.topic,
-            since_ms=self._clock.wall_ms(),
-        )
 
     def _log(self, cluster: str) -> ClaimLog:
         if cluster not in self._logs:

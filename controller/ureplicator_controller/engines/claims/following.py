@@ -16,6 +16,7 @@ from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.kafka.claims.records import Claim, Claims
 from ureplicator_common.model import TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.claims.between_fleets import new_claim
 from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
 
 INTERVAL_S = 10.0
@@ -64,13 +65,12 @@ class ClaimWork:
     def _wanted(self, snapshot: Snapshot, source_cluster: str) -> Iterator[Claim]:
         for key, stored in sorted(snapshot.topics.items()):
             if key.route == self._route and stored.value.state is not TopicState.DELETING:
-                yield Claim(
+                yield new_claim(
+                    key,
+                    stored.value.target_topic or key.topic,
                     fleet=self._fleet,
-                    target_topic=stored.value.target_topic or key.topic,
-                    route=str(key.route),
                     source_cluster=source_cluster,
-                    source_topic=key.topic,
-                    since_ms=self._clock.wall_ms(),
+                    wall_ms=self._clock.wall_ms(),
                 )
 
     def _kept(

@@ -121,7 +121,7 @@ class Copier(Process):
         return not owned or self.world.now_s > self._stop_by_s
 
     def _send_of(self, route: Route, message: messages.Message) -> None:
-        """What a route's copier sends; its requests get numbers of the process."""
+        """Send a message of a route's copier; its requests get numbers of the process."""
         if isinstance(message, messages.ProofRequest):
             self._requests += 1
             self._proofs[self._requests] = route, message.request_id

@@ -39,7 +39,7 @@ def move(two: Two, *words: str) -> Result:
 
 
 def refusal(two: Two, *words: str) -> str:
-    """Why nothing is moved."""
+    """Reason why nothing is moved."""
     found = move(two, *words)
     assert found.exit_code == 1, found.output
     return found.stderr.strip()

@@ -159,7 +159,7 @@ def test_worker_copies_on_while_the_new_owner_is_gone(fleet: ControlFleet) -> No
 
 
 def _copied_by_a(fleet: ControlFleet) -> dict[Partition, bool]:
-    """What a copies, and whether it is assigned that still."""
+    """Partitions that a copies, each with True while it is still assigned to a."""
     entries = fleet.snapshot().assignments[fleet.process("a").id].value.entries
     return {each: each in entries for each in fleet.process("a").copies}
 
