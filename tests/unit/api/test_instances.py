@@ -21,7 +21,7 @@ from ureplicator_testkit.control.fleet import ControlFleet, settled_fleet, shake
 B = WorkerId("b")
 
 
-def body_of(encoded: EncodedInstances, seen: Snapshot) -> str:
+def body_of(encoded: EncodedInstances, seen: Snapshot) -> bytes:
     view = external_view(seen)
     state = FleetState(snapshot=seen, view=view, leader=None, controllers={}, nodes={})
     return encoded.body(state, topic_tallies(seen, view), known_workers(seen))
@@ -65,3 +65,19 @@ def test_names_that_are_not_plain_are_quoted() -> None:
     fleet.worker('a"b')
     shown = json.loads(body_of(EncodedInstances(), fleet.snapshot()))
     assert list(shown["workers"]) == ['a"b']
+
+
+def test_reasons_that_are_not_plain_are_quoted() -> None:
+    seen, reason = settled_fleet().snapshot(), 'it said "no"\n\\ \u202e'
+    stored = seen.current[B]
+    entries = {
+        partition: replace(entry, reason=reason)
+        for partition, entry in stored.value.entries.items()
+    }
+    told = replace(stored, value=replace(stored.value, entries=entries))
+    shown = json.loads(
+        body_of(EncodedInstances(), replace(seen, current={**seen.current, B: told}))
+    )
+    rows = shown["workers"]["b"]["partitions"]
+    assert rows
+    assert {row["reason"] for row in rows} == {reason}

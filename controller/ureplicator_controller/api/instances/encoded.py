@@ -2,24 +2,39 @@
 
 It names every partition of the fleet twice, for uReplicator's scripts and for operators: 15 MB for 100,000
 partitions. From one request to the next few workers report anything new, so the text about each worker is
-kept while nothing of it changes.
+kept while nothing of it changes. Texts are bytes and joined once. The rows of partitions are written by hand:
+that takes half of the time of making objects and encoding them.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any, NamedTuple
 
-from ureplicator_common.model import PartitionState, WorkerId
+from ureplicator_common.model import Partition, PartitionState, Route, WorkerId
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.state.by_topic import are_same
 from ureplicator_controller.core.state.external_view import reported_state
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
+
+MAX_TOPICS = 1 << 16
+"""Topics whose names are kept as text."""
+
+
+class _Held(NamedTuple):
+    """A partition that a worker reports."""
+
+    partition: Partition
+    state: PartitionState
+    reason: str
+    bytes_per_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +43,8 @@ class _WorkerText:
 
     inputs: tuple[Any, ...]
     ideal: int
-    held: str
-    details: str
+    held: bytes
+    details: bytes
 
 
 class EncodedInstances:
@@ -39,7 +54,7 @@ class EncodedInstances:
         self._lock = threading.Lock()
         self._texts: dict[WorkerId, _WorkerText] = {}
 
-    def body(self, fleet_state: FleetState, tallies: Tallies, workers: Iterable[WorkerId]) -> str:
+    def body(self, fleet_state: FleetState, tallies: Tallies, workers: Iterable[WorkerId]) -> bytes:
         """uReplicator's three keys, and `workers` with the details, as JSON."""
         snapshot = fleet_state.snapshot
         ideal = validation_counts(snapshot, tallies).ideal_state
@@ -51,13 +66,19 @@ class EncodedInstances:
             for worker in self._texts.keys() - frozenset(known):
                 del self._texts[worker]
         tagged = (w for w, each in snapshot.known.items() if each.value.blacklisted)
-        parts = {
-            "instances": _object((w, texts[w].held) for w in chosen if w in snapshot.sessions),
-            "blacklisted": json.dumps(sorted(tagged)),
-            "allInstances": json.dumps(known),
-            "workers": _object((worker, texts[worker].details) for worker in chosen),
-        }
-        return _object(parts.items())
+        return b"".join(
+            (
+                b'{"instances": ',
+                *_object((w, texts[w].held) for w in chosen if w in snapshot.sessions),
+                b', "blacklisted": ',
+                json.dumps(sorted(tagged)).encode(),
+                b', "allInstances": ',
+                json.dumps(known).encode(),
+                b', "workers": ',
+                *_object((worker, texts[worker].details) for worker in chosen),
+                b"}",
+            )
+        )
 
     def _text(self, snapshot: Snapshot, worker: WorkerId, ideal: int) -> _WorkerText:
         inputs = (
@@ -69,19 +90,22 @@ class EncodedInstances:
         )
         last = self._texts.get(worker)
         if last is None or not are_same(last.inputs, inputs) or last.ideal != ideal:
-            rows = _held(snapshot, worker)
+            held = _held(snapshot, worker)
+            details = _details(snapshot, worker, held, ideal)
             last = self._texts[worker] = _WorkerText(
-                inputs,
-                ideal,
-                json.dumps(_with_total(rows)),
-                json.dumps(_details(snapshot, worker, rows, ideal)),
+                inputs, ideal, _with_total(held).encode(), details.encode()
             )
         return last
 
 
-def _object(members: Iterable[tuple[str, str]]) -> str:
-    """JSON object of values that are JSON already."""
-    return "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in members) + "}"
+def _object(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    """Pieces of a JSON object whose values are JSON already."""
+    separator = b"{"
+    for name, value in members:
+        yield separator + quoted(name).encode() + b": "
+        yield value
+        separator = b", "
+    yield b"{}" if separator == b"{" else b"}"
 
 
 def known_workers(snapshot: Snapshot) -> list[WorkerId]:
@@ -89,23 +113,24 @@ def known_workers(snapshot: Snapshot) -> list[WorkerId]:
     return sorted({*snapshot.sessions, *snapshot.live, *snapshot.known})
 
 
-def _with_total(held: list[dict[str, Any]]) -> list[str]:
-    """As uReplicator's scripts read it."""
-    each = [f"{row['topic']}.{row['partition']}:{row['bytesPerSecond']}" for row in held]
-    return [*each, f"TOTALWORKLOAD.{len(held)}:{_bytes_per_s(held)}"]
+def _with_total(held: Sequence[_Held]) -> str:
+    """As uReplicator's scripts read it: `topic.partition:bytes a second`, and the total."""
+    rows = [
+        quoted(f"{each.partition.topic}.{each.partition.number}:{each.bytes_per_s}")
+        for each in held
+    ]
+    return f"[{', '.join((*rows, quoted(f'TOTALWORKLOAD.{len(held)}:{_bytes_per_s(held)}')))}]"
 
 
-def _bytes_per_s(held: list[dict[str, Any]]) -> int:
-    return sum(row["bytesPerSecond"] for row in held)
+def _bytes_per_s(held: Sequence[_Held]) -> int:
+    return sum(each.bytes_per_s for each in held)
 
 
-def _details(
-    snapshot: Snapshot, worker: WorkerId, held: list[dict[str, Any]], ideal: int
-) -> dict[str, Any]:
+def _details(snapshot: Snapshot, worker: WorkerId, held: Sequence[_Held], ideal: int) -> str:
     live = snapshot.live.get(worker)
     known = snapshot.known.get(worker)
-    states = [each["state"] for each in held]
-    return {
+    states = [each.state for each in held]
+    members = {
         "live": worker in snapshot.sessions,
         "evicted": live is not None and worker not in snapshot.sessions,
         "host": live.value.host if live else "",
@@ -124,24 +149,32 @@ def _details(
         "onlinePartitions": states.count(PartitionState.ONLINE),
         "errorPartitions": states.count(PartitionState.ERROR),
         "bytesPerSecond": _bytes_per_s(held),
-        "partitions": held,
     }
+    rows = [
+        f"{_names(each.partition.route, each.partition.topic)}{each.partition.number}, "
+        f'"state": {quoted(each.state)}, "reason": {quoted(each.reason)}, '
+        f'"bytesPerSecond": {each.bytes_per_s}}}'
+        for each in held
+    ]
+    return f'{json.dumps(members)[:-1]}, "partitions": [{", ".join(rows)}]}}'
 
 
-def _held(snapshot: Snapshot, worker: WorkerId) -> list[dict[str, Any]]:
+@lru_cache(maxsize=MAX_TOPICS)
+def _names(route: Route, topic: str) -> str:
+    """Begin of a partition's row, up to its number."""
+    return f'{{"route": {quoted(str(route))}, "topic": {quoted(topic)}, "partition": '
+
+
+def _held(snapshot: Snapshot, worker: WorkerId) -> list[_Held]:
     """Partitions that the worker reports, in order."""
     reported = reported_state(snapshot, worker)
     loads = snapshot.loads.get(worker, {})
     return [
-        {
-            "route": str(partition.route),
-            "topic": partition.topic,
-            "partition": partition.number,
-            "state": entry.state,
-            "reason": entry.reason,
-            "bytesPerSecond": round(load.steady_bytes_per_s)
-            if (load := loads.get(partition))
-            else 0,
-        }
+        _Held(
+            partition,
+            entry.state,
+            entry.reason,
+            round(load.steady_bytes_per_s) if (load := loads.get(partition)) else 0,
+        )
         for partition, entry in sorted(reported.entries.items() if reported else ())
     ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.contents import TopicIntent
@@ -36,11 +36,13 @@ from ureplicator_controller.api.lag_collection.cluster_reader import ClusterRead
 from ureplicator_controller.core.reporting.lag import (
     LagHistory,
     LagSample,
+    LagSummary,
     PartitionLag,
     RecordTime,
     add_sample,
     partition_lag,
     record_times_to_read,
+    summarise,
 )
 
 CLUSTER_TIMEOUT_S = 5.0
@@ -59,12 +61,17 @@ RoutePositions = Mapping[TopicPartition, Position]
 Positions = Mapping[Route, RoutePositions | OperatingError]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LagReport:
     """Result of one collection: figures of each partition, at a time of the monotonic clock."""
 
     at_s: float
     topics: Mapping[TopicKey, Mapping[int, PartitionLag]] = field(default_factory=dict)
+
+    @cached_property
+    def summaries(self) -> Mapping[TopicKey, LagSummary]:
+        """Lag of each topic, summed once for all who read this report."""
+        return {key: summarise(each.values()) for key, each in self.topics.items()}
 
 
 @dataclass(frozen=True, slots=True)

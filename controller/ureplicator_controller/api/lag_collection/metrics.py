@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from ureplicator_common.coordination import Unavailable
 from ureplicator_controller.api.lag_collection.cache import LagCache
-from ureplicator_controller.core.reporting.lag import LagSummary, summarise
+from ureplicator_controller.core.reporting.lag import LagSummary
 
 _GAUGES: Mapping[str, tuple[str, Callable[[LagSummary], float | None]]] = {
     "lag_records": ("Lag in records, summed over the partitions.", lambda found: found.lag_records),
@@ -57,10 +57,9 @@ class LagMetrics(Collector):
             "Age of the lag figures.",
             value=self._lag_cache.age_s(report),
         )
-        found = {key: summarise(of.values()) for key, of in report.topics.items()}
         for name, (help, value) in _GAUGES.items():
             family = GaugeMetricFamily(f"ureplicator_{name}", help, labels=["route", "topic"])
-            for key, summary in found.items():
+            for key, summary in report.summaries.items():
                 known = value(summary)
                 if known is not None:
                     family.add_metric([str(key.route), key.topic], known)

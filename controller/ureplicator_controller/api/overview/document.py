@@ -10,7 +10,7 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route, TopicKey, WorkerId
 from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.services.fleet_cache import FleetState
-from ureplicator_controller.core.reporting.lag import PartitionLag, summarise
+from ureplicator_controller.core.reporting.lag import LagSummary, PartitionLag, combined
 from ureplicator_controller.core.reporting.route_summary import (
     RouteCondition,
     summarise_route,
@@ -50,6 +50,7 @@ def document(
     workers = sorted({*snapshot.live, *snapshot.known, *(t.worker for t in found if t.worker)})
     topics = list(dict.fromkeys([*sorted(snapshot.topics), *(t.partition.key for t in found)]))
     lags = report.topics if report else {}
+    summaries = report.summaries if report else {}
     texts = _Texts()
     columns = _columns(found, workers, topics, lags, texts)
     configured = [config.route for config in settings.routes]
@@ -61,7 +62,7 @@ def document(
                 route,
                 fleet_state,
                 [t for t in found if t.partition.route == route],
-                lags,
+                [lag for key, lag in summaries.items() if key.route == route],
                 standings,
             )
             for route in routes
@@ -119,12 +120,11 @@ def _route_json(
     route: Route,
     fleet_state: FleetState,
     found: Sequence[Tile],
-    lags: Mapping[TopicKey, Mapping[int, PartitionLag]],
+    lags: Sequence[LagSummary],
     standings: Mapping[TopicKey, Standing],
 ) -> dict[str, Any]:
     snapshot = fleet_state.snapshot
-    of_route = [lag for key, each in lags.items() if key.route == route for lag in each.values()]
-    lag = summarise(of_route) if of_route else None
+    lag = combined(lags) if lags else None
     states, loss = counts_by_state(found), mass_loss(snapshot)
     summary = summarise_route(
         RouteCondition(

@@ -27,7 +27,7 @@ from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import require_partition
 from ureplicator_controller.api.services.topic_lookup import find_known_topic, known_routes
-from ureplicator_controller.core.reporting.lag import LagSummary, PartitionLag, summarise
+from ureplicator_controller.core.reporting.lag import LagSummary, PartitionLag
 
 _NOT_YET = PartitionLag(reason="not collected yet: repeat the request")
 
@@ -49,13 +49,12 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
         """Lag of each topic, summed over its partitions."""
         routes = known_routes(settings, fleet.current(), query)
         report = lag_cache.report()
-        topics = report.topics if report else {}
+        summaries = report.summaries if report else {}
         return {
             "ageSeconds": lag_cache.age_s(report) if report else None,
             "topics": [
-                {"topic": key.topic, "route": str(key.route)}
-                | summary_json(summarise(partitions.values()))
-                for key, partitions in sorted(topics.items(), key=lambda item: str(item[0]))
+                {"topic": key.topic, "route": str(key.route)} | summary_json(summary)
+                for key, summary in sorted(summaries.items(), key=lambda item: str(item[0]))
                 if key.route in routes
             ],
         }

@@ -69,7 +69,7 @@ class TimelineSampler:
         """Write the figures of now. Raises OperatingError."""
         fleet_state, at_ms = self._fleet.current(), self._clock.wall_ms()
         report = self._lag_cache.report(timeout_s=LAG_TIMEOUT_S)
-        lags = report.topics if report else {}
+        lags = report.summaries if report else {}
         figures = route_figures(
             fleet_state.snapshot,
             self._fleet.tallies(fleet_state),

@@ -280,3 +280,19 @@ def summarise(partitions: Iterable[PartitionLag]) -> LagSummary:
         never_committed=sum(each.never_committed for each in every),
         unknown=len(every) - len(lags),
     )
+
+
+def combined(summaries: Iterable[LagSummary]) -> LagSummary:
+    """Summary of the partitions of all these summaries together."""
+    every = list(summaries)
+    lags = [each.lag_records for each in every if each.lag_records is not None]
+    return LagSummary(
+        partitions=sum(each.partitions for each in every),
+        lag_records=sum(lags) if lags else None,
+        lag_s=max((each.lag_s for each in every if each.lag_s is not None), default=None),
+        retention_s=min(
+            (each.retention_s for each in every if each.retention_s is not None), default=None
+        ),
+        never_committed=sum(each.never_committed for each in every),
+        unknown=sum(each.unknown for each in every),
+    )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from ureplicator_common.model import Route, TopicKey
-from ureplicator_controller.core.reporting.lag import PartitionLag, summarise
+from ureplicator_controller.core.reporting.lag import LagSummary, combined
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.state.validation_counts import counts_by_route
 
-Lags = Mapping[TopicKey, Mapping[int, PartitionLag]]
+Lags = Mapping[TopicKey, LagSummary]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,7 @@ class TopicFigures:
 
 def lagging_topics(lags: Lags, *, at_ms: int, limit: int) -> list[TopicFigures]:
     """The topics whose records wait longest, then those with most of them; at most `limit`."""
-    found = (
-        TopicFigures(key, at_ms, lag.lag_records, lag.lag_s)
-        for key, each in lags.items()
-        for lag in (summarise(each.values()),)
-    )
+    found = (TopicFigures(key, at_ms, lag.lag_records, lag.lag_s) for key, lag in lags.items())
     return nsmallest(
         limit, found, key=lambda each: (-(each.lag_s or 0), -(each.lag_records or 0), each.key)
     )
@@ -57,9 +53,9 @@ def route_figures(
 ) -> list[RouteFigures]:
     """Figures of these routes, and of all others that have topics."""
     counts = counts_by_route(snapshot, tallies, routes)
-    lagging: dict[Route, list[PartitionLag]] = {}
-    for key, each in lags.items():
-        lagging.setdefault(key.route, []).extend(each.values())
+    lagging: dict[Route, list[LagSummary]] = {}
+    for key, summary in lags.items():
+        lagging.setdefault(key.route, []).append(summary)
     rates = {route: [0.0, 0.0] for route in counts}
     for loads in snapshot.loads.values():
         for partition, load in loads.items():
@@ -68,7 +64,7 @@ def route_figures(
                 rates[partition.route][1] += load.records_per_s
     found = []
     for route, count in counts.items():
-        lag = summarise(lagging.get(route, ()))
+        lag = combined(lagging.get(route, ()))
         bytes_per_s, records_per_s = rates[route]
         found.append(
             RouteFigures(

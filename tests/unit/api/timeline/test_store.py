@@ -11,7 +11,7 @@ import pytest
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.timeline import store as module
 from ureplicator_controller.api.timeline.store import Event, TimelineStore, TimelineUnavailable
-from ureplicator_controller.core.reporting.lag import PartitionLag
+from ureplicator_controller.core.reporting.lag import PartitionLag, summarise
 from ureplicator_controller.core.reporting.route_figures import (
     RouteFigures,
     TopicFigures,
@@ -93,10 +93,12 @@ def test_lag_of_a_topic_is_kept_by_steps_and_forgotten(store: TimelineStore) -> 
 def test_topics_whose_records_wait_longest_are_kept() -> None:
     lag = PartitionLag(lag_records=1, lag_s=0.0)
     lags = {
-        TopicKey(ONE, "waits"): {0: replace(lag, lag_s=9.0), 1: lag},
-        TopicKey(ONE, "many"): {0: replace(lag, lag_records=70), 1: replace(lag, lag_records=30)},
-        TopicKey(ONE, "few"): {0: lag},
-        TopicKey(ONE, "unknown"): {0: PartitionLag()},
+        TopicKey(ONE, "waits"): summarise([replace(lag, lag_s=9.0), lag]),
+        TopicKey(ONE, "many"): summarise(
+            [replace(lag, lag_records=70), replace(lag, lag_records=30)]
+        ),
+        TopicKey(ONE, "few"): summarise([lag]),
+        TopicKey(ONE, "unknown"): summarise([PartitionLag()]),
     }
     found = lagging_topics(lags, at_ms=7, limit=3)
     assert [(each.key.topic, each.lag_records, each.lag_s) for each in found] == [

@@ -16,6 +16,7 @@ from ureplicator_controller.core.reporting.lag import (
     PartitionLag,
     RecordTime,
     add_sample,
+    combined,
     partition_lag,
     record_times_to_read,
     summarise,
@@ -311,3 +312,18 @@ def test_summary_counts_unknown_partitions() -> None:
     assert (found.lag_records, found.lag_s, found.retention_s) == (70, 70.0, 3_530.0)
     assert summarise([PartitionLag(reason="?")]).lag_records is None
     assert summarise([]).lag_s is None
+
+
+_LAGS = st.builds(
+    PartitionLag,
+    lag_records=st.none() | st.integers(0, 99),
+    lag_s=st.none() | st.floats(0, 99),
+    retention_s=st.none() | st.floats(0, 99),
+    never_committed=st.booleans(),
+)
+
+
+@given(st.lists(st.lists(_LAGS, max_size=3), max_size=4))
+def test_combined_summaries_are_the_summary_of_all(groups: list[list[PartitionLag]]) -> None:
+    together = [each for group in groups for each in group]
+    assert combined(map(summarise, groups)) == summarise(together)
