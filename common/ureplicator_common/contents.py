@@ -317,6 +317,27 @@ class PartitionLoad(Content):
 
 
 @dataclass(frozen=True, slots=True)
+class RouteUsage(Content):
+    """What a worker has copied on a route: records, and bytes as they travel."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerUsage(Content):
+    """`usage/<worker>` (ephemeral): what a worker has copied since its start, and its processor time.
+
+    `cpu_ms` is that of the driver, its JVM and the copiers with all that they started. `routes` has all that
+    the worker has copied, also partitions that it gave away.
+    """
+
+    started_ms: int
+    cpu_ms: int = 0
+    routes: Mapping[RouteText, RouteUsage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class LiveWorker(Content):
     """`workers/live/<id>` (ephemeral): address and capacity of a worker.
 

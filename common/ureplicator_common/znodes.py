@@ -80,6 +80,7 @@ from ureplicator_common.contents import (
     SyncKind,
     SyncReport,
     TopicIntent,
+    WorkerUsage,
 )
 from ureplicator_common.model import (
     Content,
@@ -135,6 +136,20 @@ class AuditPaths:
         return f"{self.auditors}/{id}"
 
 
+class MeasurePaths:
+    """Node paths of what workers measure, which change all the time."""
+
+    def __init__(self, root: str) -> None:
+        self.loads = f"{root}/loads"
+        self.usages = f"{root}/usage"
+
+    def load(self, worker: WorkerId) -> str:
+        return f"{self.loads}/{worker}"
+
+    def usage(self, worker: WorkerId) -> str:
+        return f"{self.usages}/{worker}"
+
+
 class Paths:
     """Node paths of one fleet."""
 
@@ -159,7 +174,7 @@ class Paths:
         self.assignments = f"{self.root}/assignments"
         self.shares = f"{self.root}/shares"
         self.current = f"{self.root}/current"
-        self.loads = f"{self.root}/loads"
+        self.measures = MeasurePaths(self.root)
         self.settings = f"{self.root}/settings"
         self.history = f"{self.root}/history"
         self.isolated = f"{self.root}/isolated"
@@ -186,7 +201,8 @@ class Paths:
             self.assignments,
             self.shares,
             self.current,
-            self.loads,
+            self.measures.loads,
+            self.measures.usages,
             *self.audits.skeleton,
         )
 
@@ -240,9 +256,6 @@ class Paths:
 
     def history_block(self, number: int) -> str:
         return f"{self.history}/{number}"
-
-    def load(self, worker: WorkerId) -> str:
-        return f"{self.loads}/{worker}"
 
 
 class UnreadableContent(ValueError):
@@ -372,6 +385,7 @@ _assignment = _Codec(TypeAdapter(dict[PartitionText, AssignmentEntry]))
 _shares = _Codec(TypeAdapter(SlotShares))
 _current = _Codec(TypeAdapter(CurrentState))
 _loads = _Codec(TypeAdapter(dict[PartitionText, PartitionLoad]))
+_usage = _Codec(TypeAdapter(WorkerUsage))
 _live_worker = _Codec(TypeAdapter(LiveWorker))
 _known_worker = _Codec(TypeAdapter(KnownWorker))
 _registration = _Codec(TypeAdapter(_Registration))
@@ -394,6 +408,7 @@ encode_memory, decode_memory = _memory.encode, _memory.decode
 encode_acls, decode_acls = _acls.encode, _acls.decode
 encode_gone, decode_gone = _gone.encode, _gone.decode
 encode_sync, decode_sync = _sync.encode, _sync.decode
+encode_usage, decode_usage = _usage.encode, _usage.decode
 encode_live_worker, decode_live_worker = _live_worker.encode, _live_worker.decode
 encode_known_worker, decode_known_worker = _known_worker.encode, _known_worker.decode
 encode_switches, decode_switches = _switches.encode, _switches.decode

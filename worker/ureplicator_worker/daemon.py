@@ -56,6 +56,7 @@ from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
 from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.fencing import FenceIds, Fencer, kafka_fence
+from ureplicator_worker.engines.metrics.usage import UsageMeter
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.engines.pages import Pages
 from ureplicator_worker.engines.performer import Performer
@@ -227,7 +228,12 @@ class Worker:
             assignment=assignment,
             configure=lambda copier: self._copier_config(copier, started.lifeline),
         )
-        loop = self._loop(performer, publisher, telemetry)
+        meter = UsageMeter(
+            telemetry=telemetry,
+            jvm_pid=lambda: spark.jvm_pid,
+            started_ms=self._clock.wall_ms(),
+        )
+        loop = self._loop(performer, publisher, telemetry, meter)
         abort = ProcessAbort(
             name=f"worker {self._id}",
             spark=spark,
@@ -306,7 +312,11 @@ class Worker:
         )
 
     def _loop(
-        self, performer: Performer, publisher: NodePublisher, telemetry: Telemetry
+        self,
+        performer: Performer,
+        publisher: NodePublisher,
+        telemetry: Telemetry,
+        meter: UsageMeter,
     ) -> EventLoop:
         return EventLoop(
             state=state.initial(
@@ -320,6 +330,7 @@ class Worker:
             performer=performer,
             publisher=publisher,
             telemetry=telemetry,
+            usage=meter.usage,
             clock=self._clock,
         )
 

@@ -69,6 +69,7 @@ from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.api.serving.request_end import MAX_BODY_BYTES
 from ureplicator_controller.api.tasks import calls as tasks
 from ureplicator_controller.api.timeline import calls as timeline
+from ureplicator_controller.api.timeline.metrics import UsageMetrics
 from ureplicator_controller.api.timeline.sampler import TimelineSampler
 from ureplicator_controller.api.timeline.store import TimelineStore, TimelineUnavailable
 from ureplicator_controller.core.state.snapshot import BalanceLimits
@@ -148,7 +149,9 @@ def create_app(needs: Dependencies) -> Flask:
     registry.register(
         AuditMetrics(settings=settings, fleet=fleet, standings=standings, timeout_s=timeout_s)
     )
-    app.register_api(_timeline(needs, app, fleet, lag_cache))
+    store = _timeline_store(needs)
+    registry.register(UsageMetrics(store=store, clock=needs.clock))
+    app.register_api(_timeline(needs, app, fleet, lag_cache, store))
     for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry):
         app.register_api(blueprint)
     position_service = _position_service(needs, fleet, services, ids)
@@ -280,9 +283,13 @@ def _audits(
 
 
 def _timeline(
-    needs: Dependencies, app: Flask, fleet: FleetCache, lag_cache: LagCache
+    needs: Dependencies,
+    app: Flask,
+    fleet: FleetCache,
+    lag_cache: LagCache,
+    store: TimelineStore,
 ) -> APIBlueprint:
-    settings, store = needs.settings, _timeline_store(needs)
+    settings = needs.settings
     app.extensions[TIMELINE] = TimelineSampler(
         settings=settings, fleet=fleet, lag_cache=lag_cache, store=store, clock=needs.clock
     )

@@ -193,9 +193,9 @@ class Observer:
 
     def _versions(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
         """Versions of the nodes that a plan depends on. Of loads only which workers report any: the figures
-        change all the time, see `core.planning.load_review`."""
-        paths, loads = self._paths, self._paths.loads + "/"
-        ignored = (paths.history, paths.syncs, paths.isolated)
+        change all the time, see `core.planning.load_review`. Plans know nothing of usage."""
+        paths, loads = self._paths, self._paths.measures.loads + "/"
+        ignored = (paths.history, paths.syncs, paths.isolated, paths.measures.usages)
         return {
             path: 0 if path.startswith(loads) else node.stat.mzxid
             for path, node in nodes.items()

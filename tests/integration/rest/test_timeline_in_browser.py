@@ -13,6 +13,7 @@ from ureplicator_common.contents import PastEvent, TopicIntent
 from ureplicator_common.model import EventKind, Partition, Route, WorkerId
 from ureplicator_common.znodes import encode_history
 from ureplicator_controller.api.app import TIMELINE
+from ureplicator_controller.core.usage import CopyCost
 from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.fleet.browser import chromium, no_errors, served
 
@@ -40,6 +41,10 @@ def rest() -> Iterator[RestFixture]:
     for _ in range(30):
         rest.app.extensions[TIMELINE].sample()
         rest.clock.advance(60)
+    rest.app.extensions[TIMELINE].store.add_usage(
+        {Route("s0", "target"): CopyCost(1_500_000_000, 1_500_000_000_000, 3_600.0)},
+        at_ms=round((now_s - 900) * 1_000),
+    )
     yield rest
     rest.close()
 
@@ -70,6 +75,13 @@ def test_the_last_hour_is_drawn_with_its_events(page: Page) -> None:
         ".getImageData(0, 0, 2000, 300).data.some((each) => each !== 0)"
     )
     assert drawn
+
+
+def test_what_was_copied_in_a_day_is_shown_by_route(page: Page) -> None:
+    row = page.locator("#usage tbody tr")
+    expect(row).to_have_count(1)
+    for text in ("s0.target", "1.5 TB", "1,500,000,000", "1.00 core-hours", "0.67"):
+        expect(row).to_contain_text(text)
 
 
 def test_the_table_has_the_figures(page: Page) -> None:

@@ -105,7 +105,7 @@ def test_a_short_lag_is_not_listed(rest: RestFixture) -> None:
 
 def test_workers_with_unreadable_loads_are_shown_without_figures(rest: RestFixture) -> None:
     copied_by_two(rest)
-    rest.put(rest.paths.load("w1"), b"\x78garbage", ephemeral=True)  # type: ignore[arg-type]
+    rest.put(rest.paths.measures.load("w1"), b"\x78garbage", ephemeral=True)  # type: ignore[arg-type]
     first, second = rest.call("GET", "/admin/workloadinfo").get_json()["workerInstances"]
     assert first["numberOfTopicPartitions"] == second["numberOfTopicPartitions"] == 0
     assert rest.call("GET", "/noprogress").get_json() == {"topics": []}

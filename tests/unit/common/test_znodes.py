@@ -442,7 +442,8 @@ def test_every_node_lies_below_its_parent_in_the_skeleton(
         (paths.route(route), paths.routes),
         (paths.assignment(worker), paths.assignments),
         (paths.current_state(worker), paths.current),
-        (paths.load(worker), paths.loads),
+        (paths.measures.load(worker), paths.measures.loads),
+        (paths.measures.usage(worker), paths.measures.usages),
     ]:
         assert path.rpartition("/")[0] == parent
         assert parent in paths.skeleton

@@ -9,11 +9,13 @@ import sys
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
+from ureplicator_common.contents import RouteUsage
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_common.process_use import ProcessUse, use_of, use_of_tree
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.totals.measures import MeasureTotals
 from ureplicator_worker.engines.metrics import families
+from ureplicator_worker.engines.metrics.usage import UsageMeter
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
 from ureplicator_worker.lifeline.messages import (
@@ -100,3 +102,17 @@ def test_a_tree_counts_what_its_children_use() -> None:
         child.communicate()
     assert grown > 50 << 20
     assert use_of(child.pid) == ProcessUse()
+
+
+def test_usage_of_a_worker_is_all_that_it_copied_and_its_processes() -> None:
+    telemetry = Telemetry()
+    copied = PartitionReport(PartitionState.ONLINE, records=7, bytes=70)
+    for slot in (0, 1):
+        report = CopierReport({PARTITION: copied}, measures=FIRST)
+        telemetry.count(CopierId(slot, 1), report, {PARTITION})
+    telemetry.drop([PARTITION])
+    own_ms = use_of(os.getpid()).cpu_s * 1_000
+    usage = UsageMeter(telemetry=telemetry, jvm_pid=lambda: 0, started_ms=5).usage()
+    assert usage.started_ms == 5
+    assert usage.routes == {ROUTE: RouteUsage(14, 140)}
+    assert own_ms + 2 * 400 <= usage.cpu_ms <= own_ms + 2 * 400 + 5_000

@@ -11,7 +11,14 @@ import pytest
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import ManualClock
-from ureplicator_common.contents import CurrentEntry, CurrentState, LiveWorker, PartitionLoad
+from ureplicator_common.contents import (
+    CurrentEntry,
+    CurrentState,
+    LiveWorker,
+    PartitionLoad,
+    RouteUsage,
+    WorkerUsage,
+)
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Node
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
@@ -117,11 +124,22 @@ def test_the_last_of_many_states_is_what_is_published(stage: Stage) -> None:
 def test_loads_are_published(stage: Stage) -> None:
     stage.publisher.start(LIVE)
     loads = {PARTITION: PartitionLoad(bytes_per_s=15, records_per_s=2.5, lag=7)}
-    stage.publisher.publish_loads(loads)
+    stage.publisher.publish_measures(loads)
     assert stage.publisher.flush(30)
-    node = stage.node(PATHS.load(WORKER))
+    node = stage.node(PATHS.measures.load(WORKER))
     assert node is not None
     assert znodes.decode_loads(node.data) == loads
+
+
+def test_usage_is_published(stage: Stage) -> None:
+    stage.publisher.start(LIVE)
+    usage = WorkerUsage(1_000, 95_000, {PARTITION.route: RouteUsage(7, 700)})
+    stage.publisher.publish_measures({}, usage)
+    assert stage.publisher.flush(30)
+    assert stage.is_ours(PATHS.measures.usage(WORKER))
+    node = stage.node(PATHS.measures.usage(WORKER))
+    assert node is not None
+    assert znodes.decode_usage(node.data) == usage
 
 
 def test_loads_too_many_for_a_node_are_left_out_without_harm(stage: Stage) -> None:
@@ -129,9 +147,9 @@ def test_loads_too_many_for_a_node_are_left_out_without_harm(stage: Stage) -> No
     chance = random.Random(1)  # noqa: S311  # incompressible, not secret
     figures = [PartitionLoad(position=chance.getrandbits(120)) for _ in range(60_000)]
     loads = {Partition(Route("a", "b"), "t", at): load for at, load in enumerate(figures)}
-    stage.publisher.publish_loads(loads)
+    stage.publisher.publish_measures(loads)
     assert stage.publisher.flush(30)
-    node = stage.node(PATHS.load(WORKER))
+    node = stage.node(PATHS.measures.load(WORKER))
     assert node is not None
     assert znodes.decode_loads(node.data) == {}
 

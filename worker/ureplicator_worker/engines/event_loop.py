@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import queue
+from collections.abc import Callable
 
 from ureplicator_common.clock import Clock
+from ureplicator_common.contents import WorkerUsage
 from ureplicator_common.model import owned
 from ureplicator_worker.core.events import CopierReported, Event, Tick
 from ureplicator_worker.core.instructions import Exit
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 PUBLISH_LOADS_EVERY_S = 10.0
+PUBLISH_USAGE_EVERY_S = 60.0
 
 
 class EventLoop:
@@ -37,6 +40,7 @@ class EventLoop:
         performer: Performer,
         publisher: NodePublisher,
         telemetry: Telemetry,
+        usage: Callable[[], WorkerUsage],
         clock: Clock,
     ) -> None:
         self.state = state
@@ -47,7 +51,9 @@ class EventLoop:
         self._publisher = publisher
         self._telemetry = telemetry
         self._clock = clock
+        self._usage = usage
         self._loads_s = self.stepped_s
+        self._usage_s = float("-inf")
 
     def run(self) -> Exit:
         """Step until Exit. Raises InvalidTransition."""
@@ -65,11 +71,18 @@ class EventLoop:
         return self.exit
 
     def tick(self, now_s: float) -> None:
-        """Handle the passing of time, and publish the loads when they are due."""
+        """Handle the passing of time, and publish loads and usage when they are due."""
         self.step(Tick(now_s))
         if self._publisher.registered and now_s - self._loads_s >= PUBLISH_LOADS_EVERY_S:
             self._loads_s = now_s
-            self._publisher.publish_loads(self._telemetry.loads(self.state.held, now_s))
+            loads = self._telemetry.loads(self.state.held, now_s)
+            self._publisher.publish_measures(loads, self._usage_if_due(now_s))
+
+    def _usage_if_due(self, now_s: float) -> WorkerUsage | None:
+        if now_s - self._usage_s < PUBLISH_USAGE_EVERY_S:
+            return None
+        self._usage_s = now_s
+        return self._usage()
 
     def step(self, event: Event) -> None:
         """Handle one event and perform what follows."""

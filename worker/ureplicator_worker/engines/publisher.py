@@ -1,4 +1,4 @@
-"""Nodes of a worker in ZooKeeper: live node, current state, loads. All ephemeral.
+"""Nodes of a worker in ZooKeeper: live node, current state, loads, usage. All ephemeral.
 
 Level-triggered: `publish` and friends only note the expected content, and one thread writes it, with
 retries until it succeeded. A burst of changes is encoded once and becomes one write, and a write of
@@ -7,7 +7,7 @@ unknown outcome is followed by a read of the node.
     workers/live/<id>    at registration, and again under each new session
     current/<id>         when a partition's state, owner epoch or reason changes (`core.publishing`)
     loads/<id>           every 10 s: rates, positions, lag, time without progress
-
+    usage/<id>           every 60 s: what was copied since the start, and the processor time for it
 
 Identity is id + session. A node under our id is
 
@@ -35,7 +35,7 @@ from dataclasses import replace
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import CurrentState, LiveWorker, PartitionLoad
+from ureplicator_common.contents import CurrentState, LiveWorker, PartitionLoad, WorkerUsage
 from ureplicator_common.coordination import (
     EXPIRY_ROUNDING_S,
     Check,
@@ -84,7 +84,8 @@ class NodePublisher:
         self._live_path = paths.worker_live(worker)
         self._registration_path = paths.worker_registration(worker)
         self._current_path = paths.current_state(worker)
-        self._loads_path = paths.load(worker)
+        self._loads_path = paths.measures.load(worker)
+        self._usage_path = paths.measures.usage(worker)
         self._wait_s = session_timeout_s + EXPIRY_ROUNDING_S
         self._clock = clock
         self._on_registered, self._on_taken = on_registered, on_taken
@@ -138,8 +139,13 @@ class NodePublisher:
     def publish(self, current: CurrentState) -> None:
         self._set(self._current_path, lambda: znodes.encode_current(current))
 
-    def publish_loads(self, loads: Mapping[Partition, PartitionLoad]) -> None:
+    def publish_measures(
+        self, loads: Mapping[Partition, PartitionLoad], usage: WorkerUsage | None = None
+    ) -> None:
+        """Set the loads, and the usage unless it is None."""
         self._set(self._loads_path, lambda: _encoded_loads(loads))
+        if usage is not None:
+            self._set(self._usage_path, lambda: znodes.encode_usage(usage))
 
     def refresh(self) -> None:
         """Read and write all nodes again: the session is new or was suspended."""

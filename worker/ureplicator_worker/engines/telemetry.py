@@ -21,7 +21,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from ureplicator_common.contents import PartitionLoad
+from ureplicator_common.contents import PartitionLoad, RouteUsage
 from ureplicator_common.model import Gap, Limited, Partition, PartitionState, Route, camel
 from ureplicator_worker.core import load_samples
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
@@ -283,6 +283,11 @@ class Telemetry:
         yield families.fetch_to_ack(self._measures.slots)
         yield from families.transaction_metrics(self._measures.transactions)
         yield from families.route_metrics(self._routes, ages_s)
+
+    def routes(self) -> Mapping[Route, RouteUsage]:
+        """What was copied since the start, also of partitions that were given away."""
+        with self._lock:
+            return {route: RouteUsage(*counts) for route, counts in self._routes.items()}
 
     def measures(self) -> Mapping[int, Measures]:
         """Measures of the copiers of each slot."""

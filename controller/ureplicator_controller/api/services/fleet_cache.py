@@ -1,8 +1,8 @@
 """State of the fleet as REST shows it: a cached ZooKeeper tree, parsed into one snapshot.
 
 A state is parsed once per change and shared by all requests until the next change: a dashboard that
-polls every second costs nothing while the fleet is idle. Loads change all the time, on every worker; a change
-of nothing else makes a new state only after `LOADS_MAX_AGE_S`.
+polls every second costs nothing while the fleet is idle. Loads and usage change all the time, on every
+worker; a change of nothing else makes a new state only after `LOADS_MAX_AGE_S`.
 
 **No stale reads.** Each request first checks with `sync` that ZooKeeper responds: the tree cache keeps
 showing the last state it received, and the session notices a frozen server only seconds later. Without
@@ -103,7 +103,11 @@ class FleetCache:
             return False
         if self._compared is not nodes:
             self._compared = nodes
-            self._differs = _differ(state.nodes, nodes, but=f"{self.paths.loads}/")
+            self._differs = _differ(
+                state.nodes,
+                nodes,
+                but=(f"{self.paths.measures.loads}/", f"{self.paths.measures.usages}/"),
+            )
         return not self._differs
 
     def _reload(self) -> None:
@@ -176,8 +180,8 @@ class FleetCache:
         )
 
 
-def _differ(one: Mapping[str, Node], other: Mapping[str, Node], *, but: str) -> bool:
-    """True if nodes differ, other than in the contents of those below `but`."""
+def _differ(one: Mapping[str, Node], other: Mapping[str, Node], *, but: tuple[str, ...]) -> bool:
+    """True if nodes differ, other than in the contents of those that begin with one of `but`."""
     return len(one) != len(other) or any(
         one.get(path) is not node and (path not in one or not path.startswith(but))
         for path, node in other.items()

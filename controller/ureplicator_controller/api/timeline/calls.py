@@ -1,4 +1,5 @@
-"""`/timeline`: lag, throughput, mismatches and errors of each route over time, with the events between."""
+"""`/timeline`: lag, throughput, mismatches and errors of each route over time, with the events between;
+`/usage`: what the copy of each route cost in the last day."""
 
 from __future__ import annotations
 
@@ -12,11 +13,21 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http import times
-from ureplicator_controller.api.http.models.requests import TopicPath, chosen_route, chosen_routes
+from ureplicator_controller.api.http.models.requests import (
+    RouteQuery,
+    TopicPath,
+    chosen_route,
+    chosen_routes,
+)
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
-from ureplicator_controller.api.timeline.models import Timeline, TimelineQuery, TopicTimeline
-from ureplicator_controller.api.timeline.store import TimelineStore
+from ureplicator_controller.api.timeline.models import (
+    Timeline,
+    TimelineQuery,
+    TopicTimeline,
+    UsageList,
+)
+from ureplicator_controller.api.timeline.store import KEPT_S, RouteCost, TimelineStore
 from ureplicator_controller.core.reporting.route_figures import RouteFigures
 
 MAX_EVENTS = 500
@@ -65,7 +76,28 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
             "lagSeconds": [each.lag_s for each in found],
         }
 
+    @api.get("/usage", responses=responses(UsageList, 404))
+    @viewer
+    def show_usage(query: RouteQuery) -> JsonResult:
+        """What was copied on each route in the last day, and with how much processor time."""
+        chosen = {config.route for config in chosen_routes(settings, query)}
+        every = len(chosen) == len(settings.routes)
+        found = store.usage(from_ms=clock.wall_ms() - round(KEPT_S * 1_000))
+        return {"usage": [_cost_json(each) for each in found if every or each.route in chosen]}
+
     return api
+
+
+def _cost_json(each: RouteCost) -> dict[str, Any]:
+    core_hours = each.cost.core_hours_per_tb
+    return {
+        "route": str(each.route),
+        "since": each.since_ms,
+        "bytes": each.cost.bytes,
+        "records": each.cost.records,
+        "cpuSeconds": round(each.cost.cpu_s, 3),
+        "coreHoursPerTb": None if core_hours is None else round(core_hours, 4),
+    }
 
 
 def _span(query: TimelineQuery, clock: Clock) -> tuple[int, int, int]:

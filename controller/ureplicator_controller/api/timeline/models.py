@@ -68,3 +68,22 @@ class Timeline(ResponseModel):
     events: list[MoveEvent | GapEvent | OtherEvent] = Field(
         description="the last 500 of this time, oldest first"
     )
+
+
+class RouteUsageModel(ResponseModel):
+    """What this controller has seen copied on a route in the last day."""
+
+    route: str
+    since: int = Field(description="time of the first figures, in milliseconds since 1970")
+    bytes: int = Field(description="as they travel: compressed where the topic is")
+    records: int
+    cpuSeconds: float = Field(
+        description="processor time of the workers; that of a worker is divided among its routes by bytes"
+    )
+    coreHoursPerTb: float | None = Field(
+        description="core-hours for 10^12 bytes; null: nothing was copied"
+    )
+
+
+class UsageList(ResponseModel):
+    usage: list[RouteUsageModel]

@@ -1,4 +1,4 @@
-"""Sampler: figures of routes and lagging topics every few seconds, and the events since, into the store.
+"""Sampler: figures of routes and lagging topics every few seconds, what was copied, and the events since.
 
 It sees the fleet as REST does. While ZooKeeper is unavailable there is a gap in the figures; events of that
 time follow with the history. The lag is the one that requests share (`lag_collection.cache`).
@@ -11,14 +11,17 @@ from collections.abc import Iterator
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import PastEvent
+from ureplicator_common.contents import PastEvent, WorkerUsage
+from ureplicator_common.coordination import Node
 from ureplicator_common.errors import OperatingError
+from ureplicator_common.znodes import UnreadableContent, decode_usage
 from ureplicator_controller.api.lag_collection.cache import LagCache
-from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.timeline.store import KEPT_S, MAX_TOPICS, Event, TimelineStore
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.route_figures import lagging_topics, route_figures
 from ureplicator_controller.core.reporting.shown_events import shown_event
+from ureplicator_controller.core.usage import SeenUsage, grown, remembered
 
 LAG_TIMEOUT_S = 1.0
 MIN_REST = 20.0
@@ -46,6 +49,7 @@ class TimelineSampler:
         self._clock = clock
         self._kept: dict[int, PastEvent] = {}
         """Events by number, as they were written."""
+        self._seen: SeenUsage | None = None
         self._failure = ""
 
     def run_once(self) -> float:
@@ -81,9 +85,26 @@ class TimelineSampler:
         topics = lagging_topics(lags, at_ms=at_ms, limit=MAX_TOPICS)
         self.store.add(figures, list(self._changed(found)), topics)
         self._kept = found
+        self._add_usage(fleet_state, at_ms)
         self.store.forget(before_ms=at_ms - round(KEPT_S * 1_000))
 
     def _changed(self, found: dict[int, PastEvent]) -> Iterator[Event]:
         for number, past in sorted(found.items()):
             if self._kept.get(number) != past:
                 yield Event(past.wall_ms, number, shown_event(past))
+
+    def _add_usage(self, fleet_state: FleetState, at_ms: int) -> None:
+        """Add what the workers copied since the last sample."""
+        snapshot, path_of = fleet_state.snapshot, self._fleet.paths.measures.usage
+        nodes = ((worker, fleet_state.nodes.get(path_of(worker))) for worker in snapshot.sessions)
+        now = {worker: usage for worker, node in nodes if node and (usage := _usage(node))}
+        seen, costs = grown(self._seen, now, at_ms=at_ms)
+        self.store.add_usage(costs, at_ms=at_ms)
+        self._seen = remembered(seen, frozenset(snapshot.known) | now.keys())
+
+
+def _usage(node: Node) -> WorkerUsage | None:
+    try:
+        return decode_usage(node.data)
+    except UnreadableContent:
+        return None

@@ -2,6 +2,7 @@
 
     figures   route, at_ms -> figures of the route                  5,760 a route and day, at one each 15 s
     topics    route, topic, at_ms -> lag of a topic that lagged most           `MAX_TOPICS` at each time
+    usage     route, at_ms -> what was copied since the time before, and the processor time for it
     events    at_ms, number -> the event as JSON, as /history shows it
 
 A day is `KEPT_S`. The figures are aggregated by SQLite into as many steps as a page has room for: of lags,
@@ -26,6 +27,7 @@ from typing import Any
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.core.reporting.route_figures import RouteFigures, TopicFigures
+from ureplicator_controller.core.usage import CopyCost
 
 KEPT_S = 24 * 3_600.0
 MAX_EVENTS = 20_000
@@ -44,6 +46,9 @@ CREATE TABLE IF NOT EXISTS topics (
     route TEXT, topic TEXT, at_ms INTEGER, lag_records INTEGER, lag_s REAL,
     PRIMARY KEY (route, topic, at_ms)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS topics_by_time ON topics (at_ms);
+CREATE TABLE IF NOT EXISTS usage (
+    route TEXT, at_ms INTEGER, records INTEGER, bytes INTEGER, cpu_s REAL,
+    PRIMARY KEY (route, at_ms)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
     at_ms INTEGER, number INTEGER, shown TEXT, PRIMARY KEY (at_ms, number)) WITHOUT ROWID;
 """
@@ -58,6 +63,12 @@ FROM topics WHERE route = ?4 AND topic = ?5 AND at_ms >= ?1 AND at_ms < ?2 GROUP
 """
 
 
+_USAGE = """
+SELECT route, SUM(records), SUM(bytes), SUM(cpu_s), MIN(at_ms)
+FROM usage WHERE at_ms >= ?1 GROUP BY route ORDER BY route
+"""
+
+
 class TimelineUnavailable(OperatingError):
     """The store cannot be read or written: its disk is full, for example."""
 
@@ -69,6 +80,15 @@ class Event:
     at_ms: int
     number: int
     shown: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteCost:
+    """What the copy of a route cost since `since_ms`, the time of its first figures."""
+
+    route: Route
+    cost: CopyCost
+    since_ms: int
 
 
 class TimelineStore:
@@ -108,10 +128,28 @@ class TimelineStore:
             database.executemany("REPLACE INTO figures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             database.executemany("REPLACE INTO events VALUES (?, ?, ?)", shown)
 
+    def add_usage(self, costs: Mapping[Route, CopyCost], *, at_ms: int) -> None:
+        """Add what was copied since the last call."""
+        rows = [
+            (str(route), at_ms, each.records, each.bytes, each.cpu_s)
+            for route, each in costs.items()
+        ]
+        with self._writing() as database:
+            database.executemany("REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", rows)
+
+    def usage(self, *, from_ms: int) -> list[RouteCost]:
+        """What was copied from that time on, by route."""
+        with self._reading() as database:
+            rows = database.execute(_USAGE, (from_ms,)).fetchall()
+        return [
+            RouteCost(Route.parse(route), CopyCost(records, bytes_, cpu_s), since_ms)
+            for route, records, bytes_, cpu_s, since_ms in rows
+        ]
+
     def forget(self, *, before_ms: int) -> None:
         """Drop what is older, and events beyond the last `MAX_EVENTS`."""
         with self._writing() as database:
-            for table in ("figures", "topics", "events"):
+            for table in ("figures", "topics", "usage", "events"):
                 database.execute(f"DELETE FROM {table} WHERE at_ms < ?", (before_ms,))  # noqa: S608
             database.execute(
                 "DELETE FROM events WHERE at_ms < (SELECT at_ms FROM events"

@@ -273,7 +273,7 @@ def parse(
     isolated = decoder.read_one(paths.isolated, decode_isolated)
     audits = _audits(decoder, paths)
     for worker in live:
-        decoder.cache.keep(paths.load(worker))
+        decoder.cache.keep(paths.measures.load(worker))
     decoder.cache.end_cycle()
     history |= {number: _replaced(nodes[paths.history_block(number)], ()) for number in bad_history}
     shares |= {worker: _replaced(nodes[paths.slot_shares(worker)], {}) for worker in bad_shares}
@@ -329,9 +329,9 @@ def _loads(
 
     def read(worker: WorkerId, node: Node) -> WorkerLoads:
         """After the end of its cycle: the cache keeps it for the next one."""
-        return cache.read(paths.load(worker), node, readable_loads).value
+        return cache.read(paths.measures.load(worker), node, readable_loads).value
 
-    found = ((worker, nodes.get(paths.load(worker))) for worker in sessions)
+    found = ((worker, nodes.get(paths.measures.load(worker))) for worker in sessions)
     return DecodedLoads(
         {
             worker: node

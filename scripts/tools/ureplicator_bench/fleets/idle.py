@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from ureplicator_bench.figures import Figure
 from ureplicator_common import znodes
 from ureplicator_common.clock import ManualClock
-from ureplicator_common.contents import AssignmentEntry, LiveWorker
+from ureplicator_common.contents import AssignmentEntry, LiveWorker, WorkerUsage
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     OwnerEpoch,
@@ -99,6 +99,7 @@ class Driver:
             performer=self._performer,
             publisher=self._publisher,
             telemetry=Telemetry(),
+            usage=lambda: WorkerUsage(0),
             clock=self.clock,
         )
         self.slots: dict[int, list[Partition]] = {}

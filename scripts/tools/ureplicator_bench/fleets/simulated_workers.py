@@ -105,7 +105,7 @@ class SimulatedWorker:
     def write_loads(self) -> None:
         with self._writing:
             if self._loads:
-                path = self._paths.load(self._id)
+                path = self._paths.measures.load(self._id)
                 write = Set(path, self._loads, -1)
                 create = Create(path, self._loads, ephemeral=True)
                 self._client.transact([write if self._load_exists else create])

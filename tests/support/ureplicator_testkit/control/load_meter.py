@@ -61,7 +61,7 @@ class LoadMeter:
         )
 
     def _put(self, process: Process, data: bytes) -> None:
-        path = self.fleet.paths.load(process.id)
+        path = self.fleet.paths.measures.load(process.id)
         node = self.fleet.store.node(path)
         write = Set(path, data, -1) if node else Create(path, data, ephemeral=True)
         self.fleet.store.apply(process.session, [write])

@@ -213,7 +213,7 @@ class RestFixture:
         self.put(path, encode_current(CurrentState(seen_zxid=1, entries=entries)), ephemeral=True)
 
     def put_loads(self, worker: str, loads: Mapping[Partition, PartitionLoad]) -> None:
-        self.put(self.paths.load(WorkerId(worker)), encode_loads(loads), ephemeral=True)
+        self.put(self.paths.measures.load(WorkerId(worker)), encode_loads(loads), ephemeral=True)
 
     # --- Calls of an operator
 

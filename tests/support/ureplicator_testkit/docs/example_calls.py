@@ -105,6 +105,7 @@ CALLS = (
         "/timeline/topics/{topic}",
         "/timeline/topics/orders?minutes=60&steps=60",
     ),
+    ExampleCall("GET", "/usage"),
     ExampleCall("GET", "/tasks"),
     ExampleCall("GET", "/tasks/{task}", "/tasks/rack-7"),
     ExampleCall("GET", "/export"),

@@ -14,10 +14,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ureplicator_common.audits import TopicAudit, VerifiedRange
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.contents import RouteUsage, TopicIntent, WorkerUsage
 from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.model import TopicKey, position_group
-from ureplicator_common.znodes import encode_audit_state
+from ureplicator_common.model import TopicKey, WorkerId, position_group
+from ureplicator_common.znodes import encode_audit_state, encode_usage
+from ureplicator_controller.api.app import TIMELINE
+from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_worker.auditor.pages import auditor_metrics
@@ -48,6 +50,12 @@ def of_rest() -> list[Metric]:
     audit = TopicAudit("s", "t", {0: VerifiedRange(10, 20, now_ms)})
     fixture.put(fixture.paths.audits.state(TopicKey(ROUTE, "orders")), encode_audit_state(audit))
     fixture.call("PUT", "/limits/workers/w1", json={"bytesPerSecond": 1_000_000})
+    usage, sampler = fixture.paths.measures.usage(WorkerId("w1")), fixture.app.extensions[TIMELINE]
+    for copied in (0, 1_000_000):
+        counts = {ROUTE: RouteUsage(copied, copied)}
+        fixture.put(usage, encode_usage(WorkerUsage(now_ms, copied, counts)), ephemeral=True)
+        sampler.sample()
+        fixture.clock.advance(LOADS_MAX_AGE_S)
     text = fixture.call("GET", "/metrics").text
     fixture.close()
     return list(text_string_to_metric_families(text))

@@ -16,6 +16,7 @@ from ureplicator_controller.api.timeline.sampler import TimelineSampler
 from ureplicator_controller.api.timeline.store import Event
 from ureplicator_controller.core.reporting.route_figures import RouteFigures, TopicFigures
 from ureplicator_controller.core.reporting.shown_events import shown_event
+from ureplicator_controller.core.usage import CopyCost
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.docs.example_calls import NOW_S, example_world
 from ureplicator_testkit.fleet.browser import chromium, served
@@ -62,6 +63,8 @@ def _furnish_timeline(world: RestFixture) -> None:
     key = TopicKey(ROUTE, "orders")
     topics = [TopicFigures(key, each.at_ms, each.lag_records, each.lag_s) for each in figures]
     sampler.store.add(figures, shown, topics)
+    cost = CopyCost(3_560_000_000, 3_560_000_000_000, 3_560 * 1.22)
+    sampler.store.add_usage({ROUTE: cost}, at_ms=_at_ms(0))
 
 
 def _at_ms(number: int) -> int:

@@ -38,9 +38,11 @@ from ureplicator_common.contents import (
     PastEvent,
     RouteAcls,
     RouteMemory,
+    RouteUsage,
     Switches,
     SyncReport,
     TopicIntent,
+    WorkerUsage,
 )
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, TopicAcl
 from ureplicator_common.model import (
@@ -268,6 +270,15 @@ def _reports() -> Iterator[ZnodeRow]:
         "the worker, every 10 s",
         "measured rates, positions and progress",
         znodes.encode_loads({_PARTITION: load}),
+    )
+    yield ZnodeRow(
+        "usage/<worker>",
+        True,
+        "the worker, every 60 s",
+        "what it has copied since its start, and its processor time; REST sums it up by route and day",
+        znodes.encode_usage(
+            WorkerUsage(_NOW_MS, 95_000, {_PARTITION.route: RouteUsage(7_200_000, 7_200_000_000)})
+        ),
     )
 
 

@@ -120,6 +120,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/tasks/none", None, 404, ""),
     ("DELETE", "/tasks/none", None, 404, ""),
     ("GET", "/timeline", None, 200, JSON),
+    ("GET", "/usage", None, 200, JSON),
+    ("GET", "/usage?dst=nowhere", None, 404, ""),
     ("GET", "/timeline?minutes=0", None, 400, ""),
     ("GET", "/timeline?dst=nowhere", None, 404, ""),
     ("HEAD", "/topics", None, 200, JSON),

@@ -40,6 +40,7 @@ def removed(rest: RestFixture) -> RestFixture:
         "/list",
         "/tasks",
         "/timeline",
+        "/usage",
         "/validation",
         "/validation/srcKafka",
         "/metrics",

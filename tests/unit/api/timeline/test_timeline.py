@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import PartitionLoad, PastEvent, TopicIntent
+from ureplicator_common.contents import (
+    PartitionLoad,
+    PastEvent,
+    RouteUsage,
+    TopicIntent,
+    WorkerUsage,
+)
 from ureplicator_common.model import (
     EventKind,
     Partition,
@@ -16,8 +22,9 @@ from ureplicator_common.model import (
     WorkerId,
     position_group,
 )
-from ureplicator_common.znodes import encode_history
+from ureplicator_common.znodes import encode_history, encode_usage
 from ureplicator_controller.api.app import TIMELINE
+from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S
 from ureplicator_controller.api.timeline.sampler import TimelineSampler
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
@@ -134,3 +141,47 @@ def test_without_zookeeper_there_is_a_gap_and_one_line(
     busy.clock.advance(15)
     sampler(busy).run_once()
     assert shown(busy)["routes"][str(ROUTE)]["at"] != []
+
+
+def put_usage(rest: RestFixture, copied_bytes: int, cpu_ms: int) -> None:
+    usage = WorkerUsage(0, cpu_ms, {ROUTE: RouteUsage(copied_bytes // 1_000, copied_bytes)})
+    rest.put(rest.paths.measures.usage(WorkerId("w1")), encode_usage(usage), ephemeral=True)
+
+
+def test_usage_of_a_day_is_summed_up(busy: RestFixture) -> None:
+    for copied_bytes, cpu_ms in ((10**9, 500), (10**9 + 10**12, 500 + 3_600_000)):
+        put_usage(busy, copied_bytes, cpu_ms)
+        sampler(busy).sample()
+        busy.clock.advance(15)
+    (found,) = busy.call("GET", "/usage").get_json()["usage"]
+    assert found == {
+        "route": str(ROUTE),
+        "since": 1_015_000,
+        "bytes": 10**12,
+        "records": 10**9,
+        "cpuSeconds": 3_600.0,
+        "coreHoursPerTb": 1.0,
+    }
+    metrics = busy.call("GET", "/metrics").text
+    label = f'{{route="{ROUTE}"}}'
+    assert f"ureplicator_route_day_cpu_seconds{label} 3600.0" in metrics
+    assert f"ureplicator_route_core_hours_per_tb{label} 1.0" in metrics
+    busy.clock.advance(86_400)
+    assert busy.call("GET", "/usage").get_json() == {"usage": []}
+
+
+def test_usage_that_cannot_be_read_is_left_out(busy: RestFixture) -> None:
+    busy.put(busy.paths.measures.usage(WorkerId("w1")), b"garbage", ephemeral=True)
+    sampler(busy).sample()
+    assert busy.call("GET", "/usage").get_json() == {"usage": []}
+    assert list(shown(busy)["routes"]) == [str(ROUTE)]
+
+
+def test_usage_is_no_reason_for_a_new_state(busy: RestFixture) -> None:
+    put_usage(busy, 1, 1)
+    fleet = sampler(busy)._fleet
+    before = fleet.current()
+    put_usage(busy, 2, 2)
+    assert fleet.current() is before
+    busy.clock.advance(LOADS_MAX_AGE_S)
+    assert fleet.current() is not before

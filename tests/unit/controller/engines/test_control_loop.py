@@ -197,7 +197,7 @@ def test_a_quiet_round_plans_nothing(
 ) -> None:
     fleet.worker("a")
     fleet.topic(1)
-    fleet.client.transact([Create(PATHS.load(WorkerId("a")), b"{}")])
+    fleet.client.transact([Create(PATHS.measures.load(WorkerId("a")), b"{}")])
     fleet.one.run(5)
 
     def never(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
@@ -205,7 +205,7 @@ def test_a_quiet_round_plans_nothing(
 
     monkeypatch.setattr(control_loop_module, "plan", never)
     fleet.one.run()
-    fleet.client.transact([Set(PATHS.load(WorkerId("a")), b" {}", -1)])
+    fleet.client.transact([Set(PATHS.measures.load(WorkerId("a")), b" {}", -1)])
     fleet.one.run()
     assert fleet.one.figure("cycles_total", outcome="failed") == 0
 

@@ -21,7 +21,7 @@ def measure(fleet: ControllerFleet, workers: Mapping[str, MemoryCoordination]) -
         rate = (10 if worker == "a" else 2) * MB
         load = PartitionLoad(steady_bytes_per_s=rate, measured_s=300, held_s=300)
         data = encode_loads(dict.fromkeys(fleet.assignment_of(worker).entries, load))
-        path = PATHS.load(WorkerId(worker))
+        path = PATHS.measures.load(WorkerId(worker))
         node = fleet.client.get(path)
         client.transact([Set(path, data, -1) if node else Create(path, data, ephemeral=True)])
 

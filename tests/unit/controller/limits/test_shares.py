@@ -40,7 +40,7 @@ def report(fleet: ControlFleet, worker: str, loads: dict[Partition, tuple[int, f
     content = {
         part: PartitionLoad(slot=slot, bytes_per_s=rate) for part, (slot, rate) in loads.items()
     }
-    path = fleet.paths.load(WorkerId(worker))
+    path = fleet.paths.measures.load(WorkerId(worker))
     session = fleet.process(worker).session
     data = encode_loads(content)
     known = fleet.store.node(path) is not None

@@ -120,10 +120,11 @@ def test_unreported_load_does_not_count_as_zero() -> None:
     meter.silent.add(meter.fleet.process("b").id)
     fleet = meter.fleet
     fleet.store.apply(
-        fleet.process("b").session, [Set(fleet.paths.load(fleet.process("b").id), b"{}", -1)]
+        fleet.process("b").session,
+        [Set(fleet.paths.measures.load(fleet.process("b").id), b"{}", -1)],
     )
     assert meter.run(30) == 0
-    garbage = Set(fleet.paths.load(fleet.process("a").id), b"\x78garbage", -1)
+    garbage = Set(fleet.paths.measures.load(fleet.process("a").id), b"\x78garbage", -1)
     fleet.store.apply(fleet.process("a").session, [garbage])
     fleet.wait(60)
     assert fleet.cycle().steps == ()
@@ -137,7 +138,7 @@ def test_loads_of_an_older_version_do_not_count_as_zero() -> None:
     fleet = meter.fleet
     meter.silent.add(fleet.process("b").id)
     fleet.store.apply(
-        fleet.process("b").session, [Set(fleet.paths.load(fleet.process("b").id), old, -1)]
+        fleet.process("b").session, [Set(fleet.paths.measures.load(fleet.process("b").id), old, -1)]
     )
     assert meter.run(30) == 0
 

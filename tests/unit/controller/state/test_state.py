@@ -87,7 +87,7 @@ def test_loads_are_decoded_again_only_when_they_changed() -> None:
         load = encode_loads({Partition(ROUTE, "t", 0): PartitionLoad(bytes_per_s=rate)})
         nodes = {
             PATHS.worker_live(A): node(encode_live_worker(LiveWorker(slots=1))),
-            PATHS.load(A): node(load, mzxid),
+            PATHS.measures.load(A): node(load, mzxid),
         }
         return parse(nodes, PATHS, fleet="test", cache=memo)
 

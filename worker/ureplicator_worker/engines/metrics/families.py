@@ -89,11 +89,17 @@ def process_metrics(slots: Mapping[int, Measures], *, jvm_pid: int) -> Iterator[
     labels = ("process", "slot")
     cpu = CounterMetricFamily("ureplicator_worker_cpu_seconds", "Processor time", labels=labels)
     memory = GaugeMetricFamily("ureplicator_worker_memory_bytes", "Resident memory", labels=labels)
-    used = {("driver", ""): use_of(os.getpid()), ("jvm", ""): use_of(jvm_pid)} | {
-        ("copier", str(slot)): ProcessUse(each.cpu_ms / 1_000, each.memory_bytes)
-        for slot, each in slots.items()
-    }
-    for process, use in used.items():
+    for process, use in processes(slots, jvm_pid=jvm_pid).items():
         cpu.add_metric(process, use.cpu_s)
         memory.add_metric(process, use.memory_bytes)
     yield from (cpu, memory)
+
+
+def processes(
+    slots: Mapping[int, Measures], *, jvm_pid: int
+) -> Mapping[tuple[str, str], ProcessUse]:
+    """Kind of process and number of its slot -> its use."""
+    return {("driver", ""): use_of(os.getpid()), ("jvm", ""): use_of(jvm_pid)} | {
+        ("copier", str(slot)): ProcessUse(each.cpu_ms / 1_000, each.memory_bytes)
+        for slot, each in slots.items()
+    }

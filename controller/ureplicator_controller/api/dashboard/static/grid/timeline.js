@@ -12,6 +12,9 @@ const CHARTS = [
   { id: "timeline-lag", figure: "lagSeconds", label: "lag, s", scale: 1 },
   { id: "timeline-rate", figure: "bytesPerSecond", label: "MB/s", scale: 1e-6 },
 ];
+const USAGE_INTERVAL_MS = 60000;
+const USAGE_HEADS = ["route", "copied in the last day", "records", "processor time", "core-hours/TB", "since"];
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 const MARKS = { fault: "--error", act: "--moving", move: "--line" };
 const charts = new Map();
 let timer = null;
@@ -24,6 +27,34 @@ function path() {
   const at = byId("timeline-at").value;
   if (at) asked.set("at", new Date(at).toISOString());
   return `/timeline?${asked}`;
+}
+
+async function showUsage() {
+  try {
+    const { usage } = await call("GET", "/usage");
+    byId("usage").replaceChildren(table(USAGE_HEADS, usage.map(usageCells), "Nothing was copied in the last day, as far as this controller has seen."));
+  } catch (error) {
+    byId("usage").replaceChildren(element("strong", { text: error.message, kind: "lost" }));
+  }
+  setTimeout(showUsage, USAGE_INTERVAL_MS);
+}
+
+// Cells of the table of what was copied, for one route.
+export function usageCells({ route, bytes, records, cpuSeconds, coreHoursPerTb, since }) {
+  return [
+    route,
+    amount(bytes),
+    records.toLocaleString(),
+    `${(cpuSeconds / 3600).toFixed(2)} core-hours`,
+    coreHoursPerTb === null ? "" : coreHoursPerTb.toFixed(2),
+    new Date(since).toLocaleString(),
+  ];
+}
+
+// Bytes in the largest decimal unit that leaves at least one.
+export function amount(bytes) {
+  const at = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
+  return `${(bytes / 1000 ** at).toFixed(at ? 1 : 0)} ${UNITS[at]}`;
 }
 
 async function show() {
@@ -174,6 +205,7 @@ export function startTimeline() {
   new ResizeObserver(() => {
     for (const { id } of CHARTS) charts.get(id)?.setSize({ width: byId(id).clientWidth, height: 170 });
   }).observe(byId("timeline-lag"));
+  showUsage();
   const at = Date.parse(asked.get("at") || "");
   if (Number.isNaN(at)) show();
   else setTime(new Date(at));
