@@ -134,7 +134,7 @@ def test_loads_are_published(stage: Stage) -> None:
 def test_usage_is_published(stage: Stage) -> None:
     stage.publisher.start(LIVE)
     usage = WorkerUsage(1_000, 95_000, {PARTITION.route: RouteUsage(7, 700)})
-    stage.publisher.publish_measures({}, usage)
+    stage.publisher.publish_measures(usage=usage)
     assert stage.publisher.flush(30)
     assert stage.is_ours(PATHS.measures.usage(WORKER))
     node = stage.node(PATHS.measures.usage(WORKER))

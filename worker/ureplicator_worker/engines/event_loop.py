@@ -73,16 +73,17 @@ class EventLoop:
     def tick(self, now_s: float) -> None:
         """Handle the passing of time, and publish loads and usage when they are due."""
         self.step(Tick(now_s))
-        if self._publisher.registered and now_s - self._loads_s >= PUBLISH_LOADS_EVERY_S:
-            self._loads_s = now_s
-            loads = self._telemetry.loads(self.state.held, now_s)
-            self._publisher.publish_measures(loads, self._usage_if_due(now_s))
+        if self._publisher.registered:
+            self._publish_measures(now_s)
 
-    def _usage_if_due(self, now_s: float) -> WorkerUsage | None:
-        if now_s - self._usage_s < PUBLISH_USAGE_EVERY_S:
-            return None
-        self._usage_s = now_s
-        return self._usage()
+    def _publish_measures(self, now_s: float) -> None:
+        """The usage at once, too: what a worker copies counts from where a controller first sees it."""
+        if now_s - self._loads_s >= PUBLISH_LOADS_EVERY_S:
+            self._loads_s = now_s
+            self._publisher.publish_measures(self._telemetry.loads(self.state.held, now_s))
+        if now_s - self._usage_s >= PUBLISH_USAGE_EVERY_S:
+            self._usage_s = now_s
+            self._publisher.publish_measures(usage=self._usage())
 
     def step(self, event: Event) -> None:
         """Handle one event and perform what follows."""

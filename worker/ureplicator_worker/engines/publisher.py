@@ -140,10 +140,13 @@ class NodePublisher:
         self._set(self._current_path, lambda: znodes.encode_current(current))
 
     def publish_measures(
-        self, loads: Mapping[Partition, PartitionLoad], usage: WorkerUsage | None = None
+        self,
+        loads: Mapping[Partition, PartitionLoad] | None = None,
+        usage: WorkerUsage | None = None,
     ) -> None:
-        """Set the loads, and the usage unless it is None."""
-        self._set(self._loads_path, lambda: _encoded_loads(loads))
+        """Set what is given."""
+        if loads is not None:
+            self._set(self._loads_path, lambda: _encoded_loads(loads))
         if usage is not None:
             self._set(self._usage_path, lambda: znodes.encode_usage(usage))
 
