@@ -205,7 +205,7 @@ class Worker:
 
     def _engines(self, started: _Started) -> _Engines:
         spark = started.spark
-        telemetry = Telemetry()
+        telemetry = Telemetry(config.route for config in self._settings.routes)
         assignment = self._assignment_watch()
         settings = RouteSettingsWatch(
             coordination=self._coordination,

@@ -1,14 +1,12 @@
-"""Each alert in the states of a fleet: what `/metrics` serves before, during and after one goes into
-promtool, with the durations of the rules.
+"""Each alert in the states of a fleet in memory: what `/metrics` serves before, during and after one goes
+into promtool, with the durations of the rules.
 
-    calm 10 min --> state 90 min, `scraped` while it lasts --> calm 90 min
-
-In the state exactly these alerts fire, and before and after it none does.
+In the state exactly these alerts fire, and before and after it none does. The same with processes and
+servers is in `tests/integration/monitoring/test_alerts.py`.
 """
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -16,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
 from ureplicator_common.contents import TopicIntent
@@ -35,19 +31,14 @@ from ureplicator_common.znodes import encode_audit_state
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
-from ureplicator_testkit.deploy.chart import ROOT, tool
+from ureplicator_testkit.deploy.alerts import Course, Series, judged, rule_names, series
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
-ALERT_FILE = ROOT / "deploy/helm/ureplicator/files/alerts.yaml"
 GROUP = position_group(fleet="test", route=ROUTE)
 PARTITION = Partition(ROUTE, "orders", 0)
-CALM_MIN, STATE_MIN = 10, 90
-FIRING_MIN = CALM_MIN + 45
-"""Longer than any `for`; alerts on `increase(...[1h])` fire for an hour."""
 RETENTION_MS = 10_000_000
-Series = Mapping[str, float]
 
 
 class Processes:
@@ -91,10 +82,10 @@ class Processes:
         self.rest.clock.advance(FRESH_S)
         worker = CollectorRegistry()
         worker.register(_Fixed(self.telemetry.metrics([PARTITION])))
-        found = dict(_series("w1:9010", generate_latest(worker).decode()))
+        found = dict(series("w1:9010", generate_latest(worker).decode()))
         if self.reached:
-            found |= _series("c1:9000", self.rest.call("GET", "/metrics").text)
-            found |= _series("c1:9100", generate_latest(self.control.registry).decode())
+            found |= series("c1:9000", self.rest.call("GET", "/metrics").text)
+            found |= series("c1:9100", generate_latest(self.control.registry).decode())
         return found
 
 
@@ -104,14 +95,6 @@ class _Fixed:
 
     def collect(self) -> list[Any]:
         return self._metrics
-
-
-def _series(instance: str, text: str) -> Iterator[tuple[str, float]]:
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            labels = {**sample.labels, "instance": instance}
-            shown = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
-            yield f"{sample.name}{{{shown}}}", sample.value
 
 
 # --- States
@@ -260,62 +243,16 @@ def test_exactly_the_alerts_of_a_state_fire_and_resolve(
     with state(fleet):
         during = fleet.scraped()
     after = fleet.scraped()
-    checks = [(CALM_MIN - 1, set()), (FIRING_MIN, alerts), (CALM_MIN + 2 * STATE_MIN - 1, set())]
-    assert judged(calm, during, after, checks, tmp_path) == ""
+    assert judged(Course(calm, during, after), alerts, tmp_path) == ""
 
 
 def test_a_fleet_without_a_leader(fleet: Processes, tmp_path: Path) -> None:
     calm = fleet.scraped()
     no_leader(fleet)
     during = fleet.scraped()
-    fired = judged(calm, during, calm, [(FIRING_MIN, {"NoLeader", "Mismatches"})], tmp_path)
-    assert fired == ""
-
-
-def judged(
-    calm: Series,
-    during: Series,
-    after: Series,
-    checks: list[tuple[int, set[str]]],
-    folder: Path,
-) -> str:
-    """What promtool finds wrong: minute -> names of the alerts that are to fire then."""
-    names = sorted({*calm, *during, *after})
-    test = {
-        "interval": "1m",
-        "input_series": [
-            {"series": name, "values": _values(name, calm, during, after)} for name in names
-        ],
-        "promql_expr_test": [
-            {
-                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
-                "eval_time": f"{minute}m",
-                "exp_samples": [
-                    {"labels": f'{{alertname="UReplicator{alert}"}}', "value": 1}
-                    for alert in sorted(alerts)
-                ],
-            }
-            for minute, alerts in checks
-        ],
-    }
-    file = folder / "test.yaml"
-    rules = {"rule_files": [str(ALERT_FILE)], "evaluation_interval": "1m", "tests": [test]}
-    file.write_text(yaml.safe_dump(rules))
-    done = subprocess.run(  # noqa: S603
-        [tool("promtool"), "test", "rules", str(file)], capture_output=True, text=True, check=False
-    )
-    return "" if done.returncode == 0 else done.stdout + done.stderr
-
-
-def _values(name: str, calm: Series, during: Series, after: Series) -> str:
-    spans = ((calm, CALM_MIN), (during, STATE_MIN), (after, STATE_MIN))
-    return " ".join(
-        f"{found[name]:.6f}x{minutes - 1}" if name in found else f"_x{minutes}"
-        for found, minutes in spans
-    )
+    assert judged(Course(calm, during, calm), {"NoLeader", "Mismatches"}, tmp_path) == ""
 
 
 def test_every_alert_is_of_a_state() -> None:
-    [group] = yaml.safe_load(ALERT_FILE.read_text())["groups"]
     fired = {alert for _, alerts in STATES.values() for alert in alerts} | {"NoLeader"}
-    assert {f"UReplicator{alert}" for alert in fired} == {rule["alert"] for rule in group["rules"]}
+    assert fired == rule_names()

@@ -63,6 +63,12 @@ def test_a_route_keeps_what_partitions_copied_that_were_given_away() -> None:
     assert 'ureplicator_worker_route_bytes_total{route="a.b"} 70.0' in text
 
 
+def test_a_route_is_counted_before_anything_is_copied() -> None:
+    text = shown(list(Telemetry([ROUTE]).metrics(())))
+    for name in ("records", "bytes", "skipped", "gaps"):
+        assert f'ureplicator_worker_route_{name}_total{{route="a.b"}} 0.0' in text
+
+
 def test_the_age_of_positions_is_that_of_the_oldest() -> None:
     telemetry = Telemetry()
     held = {PARTITION: HeldPartition(0, OwnerEpoch(4), phase=PartitionPhase.ONLINE)}

@@ -42,7 +42,6 @@ from ureplicator_worker.lifeline.messages import (
 )
 
 _COUNTED = ("records", "bytes", "skipped", "gaps", "gap_offsets")
-_OF_ROUTES = {"records": 0, "bytes": 1}
 _LABELS = ("route", "topic", "partition")
 
 
@@ -78,7 +77,8 @@ class _Throttling:
 class Telemetry:
     """Written by the event loop, read by the web server, under one lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, routes: Iterable[Route] = ()) -> None:
+        """`routes`: those that are counted from the start, whatever is copied."""
         self._lock = threading.Lock()
         self._counters: dict[Partition, _Totals] = {}
         self._trends: dict[Partition, LoadTrend] = {}
@@ -88,8 +88,7 @@ class Telemetry:
         self._throttling: dict[int, _Throttling] = {}
         self._handlers = HandlerTotals()
         self._measures = MeasureTotals()
-        self._routes: dict[Route, list[int]] = {}
-        """Records and bytes."""
+        self._routes = {route: dict.fromkeys(families.COUNTED, 0) for route in routes}
 
     def count(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
         """Add a report of a copier."""
@@ -172,9 +171,11 @@ class Telemetry:
             same = counters.copier == copier and now >= before
             grown = now - before if same else now
             counters.totals[name] += grown
-            if name in _OF_ROUTES:
-                totals = self._routes.setdefault(partition.route, [0, 0])
-                totals[_OF_ROUTES[name]] += grown
+            if name in families.COUNTED:
+                counted = self._routes.setdefault(
+                    partition.route, dict.fromkeys(families.COUNTED, 0)
+                )
+                counted[name] += grown
         counters.copier, counters.last = copier, report
 
     def _count_latency(self, copier: CopierId, report: CopierReport) -> None:
@@ -287,7 +288,10 @@ class Telemetry:
     def routes(self) -> Mapping[Route, RouteUsage]:
         """What was copied since the start, also of partitions that were given away."""
         with self._lock:
-            return {route: RouteUsage(*counts) for route, counts in self._routes.items()}
+            return {
+                route: RouteUsage(counted["records"], counted["bytes"])
+                for route, counted in self._routes.items()
+            }
 
     def measures(self) -> Mapping[int, Measures]:
         """Measures of the copiers of each slot."""

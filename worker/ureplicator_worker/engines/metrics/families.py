@@ -19,9 +19,13 @@ from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
 from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
 
 COUNTED = {
-    "route_records": "Records copied, also of partitions that the worker gave away",
-    "route_bytes": "Bytes copied, as they travel, also of partitions that the worker gave away",
+    "records": "Records copied",
+    "bytes": "Bytes copied, as they travel",
+    "skipped": "Records skipped because the target rejects them for good",
+    "gaps": "Gaps in the source that were skipped by policy",
 }
+"""Counted by route, too. A route is counted from the start of the worker, so the first skipped record is seen
+as an increase; the series of a partition may begin with it."""
 
 
 def histogram(
@@ -64,14 +68,15 @@ def transaction_metrics(counts: Mapping[Route, TransactionCounts]) -> Iterator[M
 
 
 def route_metrics(
-    totals: Mapping[Route, Sequence[int]], ages_s: Mapping[Route, float]
+    totals: Mapping[Route, Mapping[str, int]], ages_s: Mapping[Route, float]
 ) -> Iterator[Metric]:
-    """`totals`: records and bytes since the worker's start, also of partitions that it gave away.
+    """`totals`: what is `COUNTED` since the worker's start, also of partitions that it gave away.
     `ages_s`: the longest time for which a partition has made no progress."""
-    for place, (name, text) in enumerate(COUNTED.items()):
-        counter = CounterMetricFamily(f"ureplicator_worker_{name}", text, labels=("route",))
-        for route, counts in sorted(totals.items()):
-            counter.add_metric((str(route),), counts[place])
+    for name, text in COUNTED.items():
+        text = f"{text}, also of partitions that the worker gave away"
+        counter = CounterMetricFamily(f"ureplicator_worker_route_{name}", text, labels=("route",))
+        for route, counted in sorted(totals.items()):
+            counter.add_metric((str(route),), counted[name])
         yield counter
     age = GaugeMetricFamily(
         "ureplicator_worker_position_age_seconds",
