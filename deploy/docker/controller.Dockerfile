@@ -1,5 +1,6 @@
 # docker build -f deploy/docker/controller.Dockerfile -t ureplicator-controller .
-FROM python:3.11-slim-bookworm AS build
+ARG PYTHON_IMAGE=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /build
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY deploy/docker/role_lock.py ./
@@ -20,7 +21,7 @@ COPY controller controller
 COPY worker worker
 RUN pip install --no-deps --no-build-isolation .
 
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE}
 # No Java and no Spark.
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin ureplicator
 COPY --from=build /opt/ureplicator /opt/ureplicator

@@ -38,6 +38,32 @@ def test_what_is_copied_exists(role: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+PINNED = re.compile(r"[\w./]+:\d+\.\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}")
+"""Tag with a patch version, and digest."""
+
+
+@every_role
+def test_base_images_are_pinned_by_digest(role: str) -> None:
+    text = dockerfile(role)
+    [image] = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", text, re.MULTILINE)
+    assert PINNED.fullmatch(image)
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert bases == ["${PYTHON_IMAGE}"] * 2
+    assert text.index("ARG PYTHON_IMAGE") < text.index("FROM")
+
+
+def test_both_roles_have_one_base() -> None:
+    images = {re.search(r"PYTHON_IMAGE=(\S+)", dockerfile(role))[1] for role in ROLES}  # type: ignore[index]
+    assert len(images) == 1
+
+
+def test_servers_of_the_compose_file_are_pinned_by_digest() -> None:
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    images = {each["image"] for each in services.values() if "build" not in each}
+    assert len(images) == 2
+    assert all(PINNED.fullmatch(image) for image in images)
+
+
 @every_role
 def test_the_user_is_that_of_the_chart(role: str) -> None:
     helpers = (DEPLOY / "helm/ureplicator/templates/_helpers.tpl").read_text()
