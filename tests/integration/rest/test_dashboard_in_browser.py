@@ -11,7 +11,8 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ureplicator_common.contents import PastEvent, TopicIntent
+from ureplicator_common.contents import LiveController, PastEvent, TopicIntent
+from ureplicator_common.coordination import Delete
 from ureplicator_common.model import (
     EventKind,
     OwnerEpoch,
@@ -20,7 +21,12 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.znodes import decode_known_worker, decode_switches, encode_history
+from ureplicator_common.znodes import (
+    decode_known_worker,
+    decode_switches,
+    encode_controller,
+    encode_history,
+)
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium, no_errors, served
 
@@ -28,6 +34,7 @@ pytestmark = pytest.mark.integration
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 """axe-core 4.14.1, under the Mozilla Public License 2.0."""
+HOSTILE_ID = "<img src=x onerror=alert(1)>"
 HOSTILE = "<img src=x onerror=alert(1)><script>document.title='taken'</script>\u202egnp.evil"
 
 
@@ -345,3 +352,21 @@ def test_axe_finds_no_serious_fault(
     page.locator("#grid-table summary").click()
     page.evaluate(AXE.read_text())
     assert any(not serious_faults(page) for _ in range(3)), serious_faults(page)
+
+
+def test_conditions_of_the_fleet_are_shown_while_they_hold(rest: RestFixture, page: Page) -> None:
+    """An old controller beside a new one."""
+    conditions = page.locator("#conditions")
+    expect(conditions).to_be_hidden()
+    path = rest.paths.controller(HOSTILE_ID)
+    old = encode_controller(LiveController(id=HOSTILE_ID, version="0.0.9"))
+    rest.put(path, old, ephemeral=True)
+    expect(conditions).to_contain_text(
+        f"controllers run different versions: 0.0.9 ({HOSTILE_ID}), an unknown version (c2)",
+        timeout=SHOWN_WITHIN_MS,
+    )
+    assert conditions.locator("img").count() == 0
+    page.evaluate(AXE.read_text())
+    assert serious_faults(page) == []
+    rest.other_client.transact([Delete(path, -1)])
+    expect(conditions).to_be_hidden(timeout=SHOWN_WITHIN_MS)

@@ -6,7 +6,7 @@ with the topics of the source, and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flask_openapi3 import APIBlueprint
@@ -34,6 +34,7 @@ from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.validation_counts import validation_counts
+from ureplicator_controller.core.state.versions import version_conditions
 from ureplicator_controller.core.topics.cluster_comparison import ClusterComparison
 from ureplicator_controller.engines.following.configs import compare_topics, config_rules
 
@@ -58,8 +59,7 @@ def blueprint(
         ]
         excluded = _excluded(fleet_state, route)
         counts = validation_counts(fleet_state.snapshot, tallies, route).as_json()
-        loss = mass_loss(fleet_state.snapshot)
-        conditions = [*([] if loss is None else [str(loss)]), *shortages(fleet_state.snapshot)]
+        conditions = list(_conditions(fleet_state))
         counts |= {"conditions": conditions, "mismatches": found, "excluded": excluded}
         return counts | _left_alone(fleet_state.snapshot)
 
@@ -105,6 +105,18 @@ def blueprint(
         return {"numTopics": len(found), "topics": found}
 
     return api
+
+
+def _conditions(fleet_state: FleetState) -> Iterator[str]:
+    snapshot, controllers = fleet_state.snapshot, fleet_state.controllers
+    loss = mass_loss(snapshot)
+    if loss is not None:
+        yield str(loss)
+    yield from shortages(snapshot)
+    yield from version_conditions(
+        {id: each.version for id, each in controllers.items()},
+        {worker: each.value.version for worker, each in snapshot.live.items()},
+    )
 
 
 def _left_alone(snapshot: Snapshot) -> dict[str, Any]:

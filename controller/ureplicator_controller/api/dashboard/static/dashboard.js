@@ -256,6 +256,7 @@ async function draw() {
     audited = new Map(verification.audits.map((each) => [nameOf(each.route, each.topic), each]));
     byId("leader").textContent = ready.leader ? `, leader ${ready.leader}` : ", no leader";
     drawSwitches(balancing, freeze, configured);
+    byId("conditions").replaceChildren(...validation.conditions.map((text) => element("li", { text, kind: "lost" })));
     drawCounts(validation, instances);
     drawMismatches(validation);
     drawTopics(drawn, offsets, exclusions, audited);
