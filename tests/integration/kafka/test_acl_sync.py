@@ -17,7 +17,8 @@ from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.follower import Follower

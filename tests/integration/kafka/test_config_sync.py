@@ -14,7 +14,8 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicRefused
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.configs import ConfigWork
 from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics

@@ -13,7 +13,8 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.heartbeats import heartbeat_topic
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import reconcile_topics
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.engines.following.heartbeats import (

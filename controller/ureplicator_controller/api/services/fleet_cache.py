@@ -26,8 +26,9 @@ from ureplicator_common.coordination import Coordination, Node, SessionState, Un
 from ureplicator_common.coordination.pending_writes import PendingWrites
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
+from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
-from ureplicator_controller.core.state.snapshot import BalanceLimits, DecodeCache, Snapshot, parse
+from ureplicator_controller.core.state.snapshot import BalanceLimits, Snapshot, parse
 from ureplicator_controller.core.state.topic_tallies import Tallies, TopicTallies
 
 SETTLE_TIMEOUT_S = 1.0

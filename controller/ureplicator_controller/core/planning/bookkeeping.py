@@ -30,7 +30,8 @@ from ureplicator_controller.core.planning.steps import (
     RegisterWorker,
     Step,
 )
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 FORGET_AFTER_S = 24 * 3600.0
 MAX_FORGOTTEN = 5

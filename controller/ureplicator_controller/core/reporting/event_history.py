@@ -24,8 +24,9 @@ from dataclasses import replace
 
 from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import PartitionState
+from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import reported_state
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 BLOCK_EVENTS = 64
 """About 14 KiB as JSON, 2 KiB compressed."""

@@ -7,7 +7,7 @@ does not is the same object as before: `TopicMemo` finds by identity what has to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Generic, TypeVar
 
 from ureplicator_common.model import Partition, TopicKey, WorkerId
@@ -20,10 +20,9 @@ ByWorker = Mapping[WorkerId, E]
 TopicEntries = Mapping[int, ByWorker[E]]
 """Entries of one topic by the number of the partition, in no order; none is empty."""
 ByTopic = Mapping[TopicKey, TopicEntries[E]]
-Inputs = tuple[Any, ...]
 
 
-def are_same(one: Inputs, other: Inputs) -> bool:
+def are_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """True if both have the same objects."""
     return all(each is its_twin for each, its_twin in zip(one, other, strict=True))
 
@@ -32,6 +31,7 @@ class Merge(Generic[E]):
     """A merge in the making: topics are copied before their first change, so `before` keeps its own."""
 
     def __init__(self, before: ByTopic[E]) -> None:
+        self._before = before
         self._topics = dict(before)
         self._own: dict[TopicKey, dict[int, ByWorker[E]]] = {}
 
@@ -63,6 +63,9 @@ class Merge(Generic[E]):
         return own
 
     def merged(self) -> ByTopic[E]:
+        """`before` itself if nothing was replaced."""
+        if not self._own:
+            return self._before
         for key, topic in self._own.items():
             if not topic:
                 del self._topics[key]
@@ -70,26 +73,47 @@ class Merge(Generic[E]):
 
 
 class TopicMemo(Generic[T]):
-    """Results by topic, each computed again only if one of its inputs is another object. Not thread-safe."""
+    """Results by topic, each computed again only if one of its inputs is another object. Not thread-safe.
+
+    Inputs are mappings by topic. A mapping that is the same object as before is not looked through.
+    """
 
     def __init__(self) -> None:
-        self._inputs: dict[TopicKey, Inputs] = {}
+        self._inputs: Sequence[Mapping[TopicKey, Any]] = ()
         self.results: dict[TopicKey, T] = {}
+        """Those of an earlier update stay as they are."""
+        self.changed: Set[TopicKey] = frozenset()
+        """Topics whose inputs differed in the last update."""
 
     def clear(self) -> None:
         """Compute all of them again the next time: what they depend on besides their inputs has changed."""
-        self._inputs, self.results = {}, {}
+        self._inputs, self.results = (), {}
 
     def update(
-        self, inputs: Iterable[tuple[TopicKey, Inputs]], compute: Callable[[TopicKey, Inputs], T]
+        self,
+        inputs: Sequence[Mapping[TopicKey, Any]],
+        compute: Callable[[TopicKey], T],
+        *,
+        topics: Sequence[Mapping[TopicKey, Any]],
     ) -> Mapping[TopicKey, T]:
-        """The results for all topics that have inputs now; also in `results`."""
-        before, results = self._inputs, self.results
-        self._inputs, self.results = {}, {}
-        for key, now in inputs:
-            known = before.get(key)
-            if known is not None and are_same(known, now):
-                self._inputs[key], self.results[key] = known, results[key]
+        """The results for all topics of `topics`, which are some of the inputs; also in `results`. If
+        `compute` raises, all is as before."""
+        before = self._inputs or ({},) * len(inputs)
+        pairs = zip(before, inputs, strict=True)
+        changed = frozenset().union(*(_changed(old, new) for old, new in pairs))
+        results = dict(self.results) if changed else self.results
+        for key in changed:
+            if any(key in each for each in topics):
+                results[key] = compute(key)
             else:
-                self._inputs[key], self.results[key] = now, compute(key, now)
-        return self.results
+                results.pop(key, None)
+        self._inputs, self.results, self.changed = inputs, results, changed
+        return results
+
+
+def _changed(before: Mapping[TopicKey, Any], now: Mapping[TopicKey, Any]) -> Set[TopicKey]:
+    """Topics that have another object now."""
+    if before is now:
+        return frozenset()
+    found = {key for key, each in now.items() if before.get(key) is not each}
+    return found | (before.keys() - now.keys())

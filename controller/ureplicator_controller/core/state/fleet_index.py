@@ -18,12 +18,11 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from ureplicator_common.contents import AssignmentEntry, IdealEntry
+from ureplicator_common.contents import AssignmentEntry, CurrentEntry, IdealEntry
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
 from ureplicator_controller.core.state.by_topic import (
     ByTopic,
     ByWorker,
-    Inputs,
     Merge,
     TopicEntries,
     TopicMemo,
@@ -92,20 +91,12 @@ class FleetIndexer:
         if exclusions != self._exclusions:
             self._memo.clear()
         self._exclusions = exclusions
-        nothing: TopicEntries[AssignmentEntry] = {}
-        inputs = (
-            (
-                key,
-                (
-                    snapshot.topics.get(key),
-                    snapshot.ideal.get(key),
-                    assigned.get(key, nothing),
-                    view.topic(key),
-                ),
-            )
-            for key in {*snapshot.topics, *snapshot.ideal, *assigned, *view.by_topic}
+        inputs = (snapshot.topics, snapshot.ideal, assigned, view.by_topic)
+        return self._memo.update(
+            inputs,
+            lambda key: _owners_at_rest(snapshot, key, assigned.get(key, {}), view.topic(key)),
+            topics=inputs,
         )
-        return self._memo.update(inputs, lambda key, found: _owners_at_rest(snapshot, key, found))
 
     def _recount(
         self,
@@ -115,7 +106,7 @@ class FleetIndexer:
         """Count what came to rest and what no longer is."""
         if not before:
             self._counts.clear()
-        for key in before.keys() | after.keys():
+        for key in self._memo.changed:
             old, new = before.get(key), after.get(key)
             if old is not new:
                 self._counts.subtract((key.route, worker) for worker in old or ())
@@ -162,9 +153,14 @@ def _busy(
     return (keys - at_rest.keys()) | unlisted
 
 
-def _owners_at_rest(snapshot: Snapshot, key: TopicKey, inputs: Inputs) -> Owners | None:
+def _owners_at_rest(
+    snapshot: Snapshot,
+    key: TopicKey,
+    assigned: TopicEntries[AssignmentEntry],
+    reported: TopicEntries[CurrentEntry],
+) -> Owners | None:
     """Owners of a topic that is at rest; None if it is not. Needs nothing that `TopicMemo` does not see."""
-    intent, ideal, assigned, reported = inputs
+    intent, ideal = snapshot.topics.get(key), snapshot.ideal.get(key)
     if intent is None or ideal is None:
         return None
     entries, numbers = ideal.value.entries, range(intent.value.partitions)
@@ -178,7 +174,8 @@ def _owners_at_rest(snapshot: Snapshot, key: TopicKey, inputs: Inputs) -> Owners
         and not partition_exclusion(snapshot, Partition(key.route, key.topic, number))
         for number in numbers
     )
-    return tuple(entries[number].worker for number in numbers) if is_at_rest else None
+    owners = (entries[number].worker for number in numbers)
+    return tuple(owner for owner in owners if owner is not None) if is_at_rest else None
 
 
 def _is_at_rest(entry: IdealEntry, assigned: ByWorker[AssignmentEntry]) -> bool:

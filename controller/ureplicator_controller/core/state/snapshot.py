@@ -21,10 +21,10 @@ repairs the node. Nothing is guessed, nothing is overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 from ureplicator_common.audits import (
     Follower,
@@ -47,11 +47,10 @@ from ureplicator_common.contents import (
     Switches,
     TopicIntent,
 )
-from ureplicator_common.coordination import Node, Stat
+from ureplicator_common.coordination import Node
 from ureplicator_common.model import Partition, Route, RouteSettings, SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
-    UnreadableContent,
     decode_assignment,
     decode_audit_claim,
     decode_audit_request,
@@ -72,13 +71,17 @@ from ureplicator_common.znodes import (
     decode_shares,
     decode_switches,
 )
+from ureplicator_controller.core.state.decoding import (
+    DecodeCache,
+    NodeDecoder,
+    Stored,
+    UnreadableNode,
+)
 from ureplicator_controller.core.state.loads import DecodedLoads, WorkerLoads, readable_loads
 
 T = TypeVar("T")
 K = TypeVar("K")
 
-Names = Mapping[tuple[str, int], Sequence[str]]
-"""Path and number of levels -> names below it, with a `/` between two levels."""
 MAX_KEYS = 1 << 17
 """Topics whose keys are remembered."""
 
@@ -92,24 +95,6 @@ class PendingRelease:
 
     requested_s: float
     idle_since_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Stored(Generic[T]):
-    """A decoded value with the parts of the node's stat that decisions and writes need."""
-
-    value: T
-    version: int
-    mzxid: int
-    owner: SessionId
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableNode:
-    """A node whose data could not be decoded, with the reason."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,45 +191,6 @@ class Snapshot:
     limits: BalanceLimits = BalanceLimits()
 
 
-class DecodeCache:
-    """Decoded values by path: a node is decoded again only when its stat differs.
-
-    Without the cache an idle cycle of a big fleet would spend its time on unchanged JSON.
-    """
-
-    def __init__(self) -> None:
-        self._before: dict[str, tuple[Stat, Any]] = {}
-        self._now: dict[str, tuple[Stat, Any]] = {}
-        self._paths: Set[str] = frozenset()
-        self._names: Names = {}
-
-    def names(self, nodes: Mapping[str, Node]) -> Names:
-        """Names below each path, sorted again only when nodes were created or deleted."""
-        if self._paths != nodes.keys():
-            self._paths, self._names = frozenset(nodes), _index(nodes)
-        return self._names
-
-    def read(self, path: str, node: Node, decode: Callable[[bytes], T]) -> Stored[T]:
-        """Decode a node, or return its cached value. Raises whatever `decode` raises."""
-        cached = self._before.get(path)
-        if cached is None or (cached[0] is not node.stat and cached[0] != node.stat):
-            stat = node.stat
-            value = Stored(decode(node.data), stat.version, stat.mzxid, stat.owner)
-            cached = (stat, value)
-        self._now[path] = cached
-        stored: Stored[T] = cached[1]
-        return stored
-
-    def keep(self, path: str) -> None:
-        """Keep the last value of a node that nobody may read in this cycle, whether it has changed or not."""
-        if path in self._before:
-            self._now.setdefault(path, self._before[path])
-
-    def end_cycle(self) -> None:
-        """Drop the values that were not read in this cycle."""
-        self._before, self._now = self._now, {}
-
-
 def parse(
     nodes: Mapping[str, Node],
     paths: Paths,
@@ -256,7 +202,7 @@ def parse(
     cache: DecodeCache | None = None,
 ) -> Snapshot:
     """Decode the nodes of a tree cache, without the times that only an observer knows."""
-    decoder = _NodeDecoder(nodes, cache or DecodeCache())
+    decoder = NodeDecoder(nodes, cache or DecodeCache())
     topics, bad_topics = decoder.read(paths.topics, 2, _topic_key, decode_intent)
     ideal, bad_ideal = decoder.read(paths.ideal, 2, _topic_key, decode_ideal)
     assignments, bad_assignments = decoder.read(paths.assignments, 1, WorkerId, decode_assignment)
@@ -275,8 +221,8 @@ def parse(
     for worker in live:
         decoder.cache.keep(paths.measures.load(worker))
     decoder.cache.end_cycle()
-    history |= {number: _replaced(nodes[paths.history_block(number)], ()) for number in bad_history}
-    shares |= {worker: _replaced(nodes[paths.slot_shares(worker)], {}) for worker in bad_shares}
+    history = _completed(history, bad_history, lambda n: nodes[paths.history_block(n)], ())
+    shares = _completed(shares, bad_shares, lambda worker: nodes[paths.slot_shares(worker)], {})
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
     for worker, stored in known.items():
@@ -314,9 +260,17 @@ def parse(
     )
 
 
-def _replaced(node: Node, value: T) -> Stored[T]:
-    """Value of an unreadable node that the leader overwrites: nothing is lost with it."""
-    return Stored(value, node.stat.version, node.stat.mzxid, node.stat.owner)
+def _completed(
+    good: Mapping[K, Stored[T]], bad: Sequence[K], node_of: Callable[[K], Node], value: T
+) -> Mapping[K, Stored[T]]:
+    """With a value for the unreadable nodes that the leader overwrites: nothing is lost with them."""
+    if not bad:
+        return good
+    stats = {key: node_of(key).stat for key in bad}
+    return {
+        **good,
+        **{key: Stored(value, stat.version, stat.mzxid, stat.owner) for key, stat in stats.items()},
+    }
 
 
 def _loads(
@@ -347,62 +301,7 @@ def _default_switches(node: Node | None) -> Switches:
     return Switches() if node is None else Switches(auto_balancing=False, frozen=True)
 
 
-def _index(nodes: Mapping[str, Node]) -> Names:
-    """Names of one and of two levels below each path."""
-    names: dict[tuple[str, int], list[str]] = {}
-    for path in sorted(nodes):
-        parent, _, name = path.rpartition("/")
-        grandparent, _, parent_name = parent.rpartition("/")
-        names.setdefault((parent, 1), []).append(name)
-        names.setdefault((grandparent, 2), []).append(f"{parent_name}/{name}")
-    return names
-
-
-class _NodeDecoder:
-    """Decoder of one kind of node after the other, which collects the unreadable ones."""
-
-    def __init__(self, nodes: Mapping[str, Node], cache: DecodeCache) -> None:
-        self.cache = cache
-        self.unreadable_nodes: list[UnreadableNode] = []
-        self._names = cache.names(nodes)
-        self._nodes = nodes
-
-    def read(
-        self,
-        root: str,
-        levels: int,
-        key_of: Callable[[str], K],
-        decode: Callable[[bytes], T],
-    ) -> tuple[dict[K, Stored[T]], list[K]]:
-        """Decode all nodes `levels` below `root`; also return the keys of the unreadable ones."""
-        good: dict[K, Stored[T]] = {}
-        bad: list[K] = []
-        for name in self._names.get((root, levels), ()):
-            path = f"{root}/{name}"
-            try:
-                key = key_of(name)
-            except ValueError as error:
-                self.unreadable_nodes.append(UnreadableNode(path, str(error)))
-                continue
-            try:
-                good[key] = self.cache.read(path, self._nodes[path], decode)
-            except UnreadableContent as error:
-                self.unreadable_nodes.append(UnreadableNode(path, f"cannot be read: {error}"))
-                bad.append(key)
-        return good, bad
-
-    def read_one(self, path: str, decode: Callable[[bytes], T]) -> Stored[T] | None:
-        """Decode a single node; None if it is missing or unreadable."""
-        if path not in self._nodes:
-            return None
-        try:
-            return self.cache.read(path, self._nodes[path], decode)
-        except UnreadableContent as error:
-            self.unreadable_nodes.append(UnreadableNode(path, f"cannot be read: {error}"))
-            return None
-
-
-def _audits(decoder: _NodeDecoder, paths: Paths) -> Audits:
+def _audits(decoder: NodeDecoder, paths: Paths) -> Audits:
     return Audits(
         states=decoder.read(paths.audits.states, 2, _topic_key, decode_audit_state)[0],
         requests=decoder.read(paths.audits.requests, 2, _topic_key, decode_audit_request)[0],

@@ -9,7 +9,7 @@ that exclude topics. The totals of a route are those before, with what changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,13 +123,15 @@ class TopicTallies:
         if exclusions != self._exclusions:
             self._memo.clear()
         self._exclusions = exclusions
-        inputs = (
-            (key, (snapshot.topics.get(key), snapshot.ideal.get(key), view.topic(key)))
-            for key in {*snapshot.topics, *view.by_topic}
-        )
         before = self._memo.results
-        tallies = self._memo.update(inputs, lambda key, found: _tally(snapshot, key, found[2]))
-        self._totals = _changed_totals(self._totals if before else {}, before, tallies)
+        tallies = self._memo.update(
+            (snapshot.topics, snapshot.ideal, view.by_topic),
+            lambda key: _tally(snapshot, key, view.topic(key)),
+            topics=(snapshot.topics, view.by_topic),
+        )
+        self._totals = _changed_totals(
+            self._totals if before else {}, before, tallies, self._memo.changed
+        )
         return Tallies(tallies, self._totals)
 
 
@@ -142,10 +144,11 @@ def _changed_totals(
     totals: Mapping[Route, RouteTotals],
     before: Mapping[TopicKey, TopicTally],
     after: Mapping[TopicKey, TopicTally],
+    topics: Set[TopicKey],
 ) -> Mapping[Route, RouteTotals]:
-    """Totals after these changes of tallies; those given stay as they are."""
+    """Totals after these changes of tallies, which are of `topics`; those given stay as they are."""
     changed: dict[Route, RouteTotals] = {}
-    for key in before.keys() | after.keys():
+    for key in topics:
         old, new = before.get(key), after.get(key)
         if old is new:
             continue

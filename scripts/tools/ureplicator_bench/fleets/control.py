@@ -47,7 +47,8 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import encode_intent, encode_live_worker
 from ureplicator_controller.core.planning.handover import EPOCH_SHIFT
 from ureplicator_controller.core.planning.plan import plan
-from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.control.large_fleet import LargeFleet, SettlingCost
 from ureplicator_testkit.control.manual_controllers import (
     PATHS,

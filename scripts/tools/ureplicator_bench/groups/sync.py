@@ -38,7 +38,8 @@ from ureplicator_common.kafka.groups import CommittedOffset, wire
 from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
 from ureplicator_common.model import Delivery, Route, RouteSettings, SessionId, TopicKey
 from ureplicator_controller.core.groups.decisions import SyncState
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.groups.sync import GroupSync
 from ureplicator_controller.engines.metrics import ControlMetrics

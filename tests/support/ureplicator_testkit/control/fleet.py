@@ -51,14 +51,9 @@ from ureplicator_controller.core.planning.invariants import InvariantChecker, ch
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignment, operations
+from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
-from ureplicator_controller.core.state.snapshot import (
-    BalanceLimits,
-    DecodeCache,
-    Delays,
-    Snapshot,
-    parse,
-)
+from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot, parse
 from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 from ureplicator_testkit.kafka.ledger import Ledger
 

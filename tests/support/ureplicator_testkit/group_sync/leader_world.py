@@ -15,7 +15,8 @@ from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths, decode_gone
 from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey

@@ -26,7 +26,8 @@ from ureplicator_common.znodes import (
     decode_switches,
 )
 from ureplicator_controller.core.planning.invariants import check_invariants
-from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, parse
+from ureplicator_controller.core.state.decoding import DecodeCache
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot, parse
 from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, World
 
 FLEET = "sim"

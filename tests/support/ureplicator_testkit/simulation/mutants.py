@@ -14,7 +14,7 @@ from typing import Any
 
 from ureplicator_common.coordination import Check, OutcomeUnknown, Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.model import Route, TopicKey, WorkerId
+from ureplicator_common.model import Route, WorkerId
 from ureplicator_controller.core.balance import pools as pools_module
 from ureplicator_controller.core.balance.pools import Offer
 from ureplicator_controller.core.planning import handover as handover_module
@@ -78,9 +78,11 @@ def _renewed_empty(renewal: Any, orphaned: Any) -> int:
     return _RENEW(replace(renewal, store=_Forgetful(renewal.store)), orphaned)
 
 
-def _unchanged(self: Any, inputs: Iterable[tuple[TopicKey, Any]], compute: Any) -> Any:
+def _unchanged(self: Any, inputs: Any, compute: Any, *, topics: Any) -> Any:
     """Keeps the first result of each topic."""
-    self.results = {key: self.results.get(key) or compute(key, found) for key, found in inputs}
+    present = {key for each in topics for key in each}
+    self.results = {key: self.results.get(key) or compute(key) for key in present}
+    self.changed = present
     return self.results
 
 

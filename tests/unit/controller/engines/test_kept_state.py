@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ureplicator_common.contents import TopicIntent
@@ -10,7 +12,6 @@ from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import decode_intent, encode_intent
 from ureplicator_controller.core.state import fleet_index as fleet_index_module
 from ureplicator_controller.core.state import snapshot as snapshot_module
-from ureplicator_controller.core.state.by_topic import Inputs
 from ureplicator_controller.core.state.fleet_index import FleetIndexer, Owners
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop import RETRY_DELAYS_S
@@ -63,11 +64,11 @@ def test_a_cycle_that_fails_leaves_no_half_an_index(
     asked: list[TopicKey] = []
     owners_at_rest = fleet_index_module._owners_at_rest
 
-    def fails_once(seen: Snapshot, key: TopicKey, inputs: Inputs) -> Owners | None:
+    def fails_once(seen: Snapshot, key: TopicKey, *topic: Any) -> Owners | None:
         asked.append(key)
         if len(asked) == 2:
             raise RuntimeError("a mistake")
-        return owners_at_rest(seen, key, inputs)
+        return owners_at_rest(seen, key, *topic)
 
     monkeypatch.setattr(fleet_index_module, "_owners_at_rest", fails_once)
     change(blacklisted=frozenset({0}))

@@ -15,7 +15,8 @@ from ureplicator_common.coordination.memory import MemoryCoordination, MemorySto
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import FIRST_WITHIN_S, TopicObserver

@@ -29,7 +29,8 @@ from ureplicator_controller.core.following.configs import (
     topic_drift,
 )
 from ureplicator_controller.core.following.topics import FollowedTopic, followed_topics
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 
 ROUTE = Route("a", "b")

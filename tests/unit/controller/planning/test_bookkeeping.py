@@ -16,7 +16,8 @@ from ureplicator_common.model import (
 from ureplicator_controller.core.planning.bookkeeping import mark_committed_positions
 from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.planning.steps import MarkPositions
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 PARTITION = Partition(Route("source", "target"), "t", 0)
 INTENT = TopicIntent(1, 1)

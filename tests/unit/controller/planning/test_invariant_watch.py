@@ -18,8 +18,9 @@ from ureplicator_controller.core.planning.invariants import (
     InvariantWatch,
     Violation,
 )
+from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 KEY = TopicKey(Route("a", "b"), "t")
 PARTITION = Partition(KEY.route, KEY.topic, 0)

@@ -22,9 +22,10 @@ from ureplicator_common.model import Partition, TopicState
 from ureplicator_controller.core.planning import bookkeeping
 from ureplicator_controller.core.planning.bookkeeping import needed_workers
 from ureplicator_controller.core.planning.plan import Plan, plan
+from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
-from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.control.fleet import (
     ROUTE,
     ControlFleet,

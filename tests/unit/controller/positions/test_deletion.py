@@ -40,7 +40,8 @@ from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.positions.orphaned import orphaned_positions
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.position_deletion import PositionDeleter, delete_positions
 from ureplicator_controller.engines.position_renewal import Renewal
 

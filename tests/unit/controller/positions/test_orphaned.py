@@ -28,7 +28,8 @@ from ureplicator_common.model import (
 )
 from ureplicator_controller.core.planning.holders import FenceIds
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions
-from ureplicator_controller.core.state.snapshot import Delays, Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_controller.engines.observer import Observer
 
 ROUTE = Route("a", "b")

@@ -7,7 +7,8 @@ from dataclasses import replace
 from ureplicator_common.audits import AuditRun, Differences, TopicAudit, VerifiedRange
 from ureplicator_common.model import EventKind, Partition, Route, SessionId, TopicKey
 from ureplicator_controller.core.reporting.audit_events import audit_events
-from ureplicator_controller.core.state.snapshot import Audits, Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Audits, Snapshot
 
 KEY = TopicKey(Route("west", "east"), "orders")
 RUN = AuditRun("r1", "a1", 1, 2, "done", 5_000, 0, {"missing": 2, "altered": 1})

@@ -19,7 +19,8 @@ from ureplicator_controller.core.reporting.event_history import (
     past_events,
     select_events,
 )
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.control.fleet import partition
 
 A, B = WorkerId("a"), WorkerId("b")

@@ -22,7 +22,8 @@ from ureplicator_common.znodes import encode_current, encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, partition, two_workers
 
 

@@ -14,8 +14,9 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
+from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 ROUTE = Route("a", "b")
 partitions = st.integers(0, 3).map(lambda number: Partition(ROUTE, "t", number))

@@ -22,8 +22,9 @@ from ureplicator_common.contents import (
 )
 from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
 from ureplicator_controller.core.planning.partitions import PartitionViews
+from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.fleet_index import FleetIndex, FleetIndexer
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, settled_fleet, shake
 
 KEY = TopicKey(ROUTE, "t")

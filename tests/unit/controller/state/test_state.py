@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import time
+
+import pytest
 
 from ureplicator_common.contents import (
     CurrentEntry,
@@ -29,9 +32,10 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import Paths, encode_intent, encode_live_worker, encode_loads
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import plan
+from ureplicator_controller.core.state.decoding import DecodeCache, Stored
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches
-from ureplicator_controller.core.state.snapshot import DecodeCache, Delays, Snapshot, Stored, parse
+from ureplicator_controller.core.state.snapshot import Delays, Snapshot, parse
 from ureplicator_controller.core.state.topic_tallies import topic_tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.topics.cluster_comparison import compare_with_clusters
@@ -78,6 +82,53 @@ def test_cache_decodes_only_changed_nodes() -> None:
     second = {PATHS.topic(KEY): node(encode_intent(TopicIntent(2, 1)), mzxid=2)}
     assert parse(second, PATHS, fleet="test", cache=memo).topics[KEY].value.partitions == 2
     assert parse({}, PATHS, fleet="test", cache=memo).topics == {}
+
+
+def test_a_section_without_changes_is_the_same_object() -> None:
+    """Whatever changes elsewhere, and also if nodes are created there."""
+    other = TopicKey(ROUTE, "other")
+    memo, nodes = DecodeCache(), {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1)))}
+    one = parse(nodes, PATHS, fleet="test", cache=memo)
+    nodes = {**nodes, PATHS.worker_live(A): node(encode_live_worker(LiveWorker(slots=1)))}
+    two = parse(nodes, PATHS, fleet="test", cache=memo)
+    assert two.topics is one.topics
+    assert two.live.keys() == {A}
+    nodes = {**nodes, PATHS.topic(other): node(b"garbage")}
+    three = parse(nodes, PATHS, fleet="test", cache=memo)
+    assert three.topics.keys() == {KEY}
+    assert three.topics[KEY] is one.topics[KEY]
+    assert three.unreadable_topics == {other}
+    assert three.live is two.live
+    nodes[PATHS.topic(other)] = node(encode_intent(TopicIntent(3, 3)), mzxid=9)
+    four = parse(nodes, PATHS, fleet="test", cache=memo)
+    assert list(four.topics) == [other, KEY]
+    assert four.unreadable_nodes == ()
+    assert three.topics.keys() == {KEY}, "a snapshot stays as it is"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_snapshots_with_a_cache_are_those_without(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
+    memo, nodes = DecodeCache(), dict[str, Node]()
+    keys = [TopicKey(ROUTE, f"t{number}") for number in range(4)]
+    for zxid in range(1, 80):
+        path = chance.choice(
+            [
+                *(PATHS.topic(key) for key in keys),
+                *(PATHS.ideal_topic(key) for key in keys),
+                *(PATHS.worker_live(id) for id in (A, B)),
+                f"{PATHS.topics}/no-route/t",
+                PATHS.settings,
+            ]
+        )
+        intent, live = encode_intent(TopicIntent(zxid, 1)), encode_live_worker(LiveWorker(slots=1))
+        data = chance.choice([b"", b"garbage", intent, live, b'{"frozen": true}'])
+        if chance.random() < 0.3:
+            nodes.pop(path, None)
+        else:
+            nodes[path] = node(data, zxid)
+        cached = parse(dict(nodes), PATHS, fleet="test", cache=memo)
+        assert cached == parse(dict(nodes), PATHS, fleet="test")
 
 
 def test_loads_are_decoded_again_only_when_they_changed() -> None:

@@ -22,7 +22,8 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znodes import MAX_PARTITIONS
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored, UnreadableNode
+from ureplicator_controller.core.state.decoding import Stored, UnreadableNode
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import (
     CONFIRM_S,
     IntentChange,

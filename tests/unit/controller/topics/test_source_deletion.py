@@ -19,7 +19,8 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import (
     CONFIRM_S,
     IntentChange,

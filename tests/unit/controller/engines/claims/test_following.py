@@ -15,7 +15,8 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.claims.records import Claim
 from ureplicator_common.model import Route, SessionId, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, decode_sync
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.following import UNUSED_S
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics

@@ -17,7 +17,8 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths, decode_acls, encode_acls
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.follower import MAX_AGE_S, FollowState
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics

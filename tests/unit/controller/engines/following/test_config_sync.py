@@ -11,7 +11,8 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.follower import (
     MAX_AGE_S,
     RETRY_DELAYS_S,
