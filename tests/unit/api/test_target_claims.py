@@ -41,6 +41,18 @@ def test_imported_topic_of_another_fleet_is_a_conflict(claiming: RestFixture) ->
     assert claiming.intent("orders") is None
 
 
+def test_a_dry_run_sees_the_claims_of_other_fleets_and_writes_none(claiming: RestFixture) -> None:
+    log = claiming.claims["target"].log()
+    given = {"partitions": 1, "initialPartitions": 1, "state": "active"}
+    path = "/import/topics/orders?src=source&dst=target&dry_run=true"
+    assert claiming.call("PUT", path, json=given).status_code == 200
+    assert log.read().holder("orders") is None
+    log.write(THEIRS)
+    assert "fleet other" in problem_of(claiming.call("PUT", path, json=given), 409)["detail"]
+    assert claiming.call("PUT", f"{path}&from_fleet=other", json=given).status_code == 200
+    assert log.read().holder("orders") == THEIRS
+
+
 def test_topic_that_another_fleet_gives_up_is_imported(claiming: RestFixture) -> None:
     claiming.claims["target"].log().write(THEIRS)
     given = {"partitions": 1, "initialPartitions": 1, "state": "paused"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from ureplicator_common.config.route import RouteConfig
@@ -106,7 +107,8 @@ class TopicClusters:
 
         `giver`: a fleet that gives the target topic up.
         """
-        self._claim(key, target_topic, giver)
+        with _refused_as_conflict():
+            self._claims.take(key, target_topic, giver=giver)
         return ensure_target(
             target_topic,
             wanted=wanted,
@@ -117,18 +119,11 @@ class TopicClusters:
             replication_factor=self._replication[key.route],
         )
 
-    def _claim(self, key: TopicKey, target_topic: str, giver: str) -> None:
-        try:
-            self._claims.take(key, target_topic, giver=giver)
-        except ClaimRefused as refused:
-            raise conflict(
-                str(refused),
-                field="topic",
-                hint="stop it there, or give the target another name by the route's naming",
-            ) from refused
-
-    def lacks_target(self, route: Route, target_topic: str) -> bool:
-        return target_topic not in self._clusters[route.target].admin().find([target_topic])
+    def would_create_target(self, key: TopicKey, target_topic: str, *, giver: str = "") -> bool:
+        """What `ensure_target` would return; nothing is written."""
+        with _refused_as_conflict():
+            self._claims.check(key, target_topic, giver=giver)
+        return target_topic not in self._clusters[key.route.target].admin().find([target_topic])
 
     def all_limit_warnings(
         self, route: Route, targets: Mapping[str, str]
@@ -154,3 +149,16 @@ class TopicClusters:
     def target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
         """As of `TargetNames`, by the topics of now."""
         return TargetNames(self._fleet.current().snapshot).target_topic(config, topic, named)
+
+
+@contextmanager
+def _refused_as_conflict() -> Iterator[None]:
+    """Raise Problem for a target topic of another fleet."""
+    try:
+        yield
+    except ClaimRefused as refused:
+        raise conflict(
+            str(refused),
+            field="topic",
+            hint="stop it there, or give the target another name by the route's naming",
+        ) from refused

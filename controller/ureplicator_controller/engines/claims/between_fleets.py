@@ -17,7 +17,7 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.claims import ClaimLog
-from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_common.kafka.claims.records import Claim, Claims
 from ureplicator_common.model import Route, TopicKey
 
 log = logging.getLogger(__name__)
@@ -73,15 +73,19 @@ class FleetClaims:
             with self._lock:
                 self._take(key, target_topic, giver)
 
+    def check(self, key: TopicKey, target_topic: str, *, giver: str = "") -> None:
+        """Raise what `take` would raise now, but for TopicRefused. Nothing is written."""
+        if key.route in self._claiming:
+            with self._lock:
+                self._require_free(key, target_topic, giver)
+
     def close(self) -> None:
         for each in self._logs.values():
             each.close()
 
     def _take(self, key: TopicKey, target_topic: str, giver: str) -> None:
         target = self._log(key.route.target)
-        self._refuse_loop(key)
-        claims = target.read()
-        self._refuse_other(key, target_topic, claims.holder(target_topic, giver=giver))
+        claims = self._require_free(key, target_topic, giver)
         claim = new_claim(
             key,
             target_topic,
@@ -98,6 +102,13 @@ class FleetClaims:
         except ClaimRefused:
             target.withdraw(claim)
             raise
+
+    def _require_free(self, key: TopicKey, target_topic: str, giver: str) -> Claims:
+        """The claims on the target cluster, if none of another fleet is in the way."""
+        self._refuse_loop(key)
+        claims = self._log(key.route.target).read()
+        self._refuse_other(key, target_topic, claims.holder(target_topic, giver=giver))
+        return claims
 
     def _log(self, cluster: str) -> ClaimLog:
         if cluster not in self._logs:

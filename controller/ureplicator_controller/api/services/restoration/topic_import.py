@@ -186,7 +186,7 @@ class TopicImporter:
         check_partition_count(found, after.partitions, field="partitions")
         name = after.target_topic or key.topic
         if dry_run:
-            return self._clusters.lacks_target(key.route, name)
+            return self._clusters.would_create_target(key, name, giver=giver)
         return self._clusters.ensure_target(
             key, name, wanted=after.partitions, source=found, giver=giver
         )
