@@ -2,8 +2,11 @@
 
 It names every partition of the fleet twice, for uReplicator's scripts and for operators: 15 MB for 100,000
 partitions. From one request to the next few workers report anything new, so the text about each worker is
-kept while nothing of it changes. Texts are bytes and joined once. The rows of partitions are written by hand:
-that takes half of the time of making objects and encoding them.
+kept while nothing of it changes. Rates are means of some minutes, so those that were decoded last for another
+purpose, such as the timeline, are recent enough (`recent_loads`).
+
+Texts are bytes and joined once. The rows of partitions are written by hand: that takes half of the time of
+making objects and encoding them.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from ureplicator_common.model import Partition, PartitionState, Route, WorkerId
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.state.by_topic import are_same
 from ureplicator_controller.core.state.external_view import reported_state
+from ureplicator_controller.core.state.loads import recent_loads
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
@@ -86,7 +90,7 @@ class EncodedInstances:
             snapshot.known.get(worker),
             snapshot.sessions.get(worker),
             reported_state(snapshot, worker),
-            snapshot.loads.get(worker),
+            recent_loads(snapshot.loads, worker),
         )
         last = self._texts.get(worker)
         if last is None or not are_same(last.inputs, inputs) or last.ideal != ideal:
@@ -168,7 +172,7 @@ def _names(route: Route, topic: str) -> str:
 def _held(snapshot: Snapshot, worker: WorkerId) -> list[_Held]:
     """Partitions that the worker reports, in order."""
     reported = reported_state(snapshot, worker)
-    loads = snapshot.loads.get(worker, {})
+    loads = recent_loads(snapshot.loads, worker)
     return [
         _Held(
             partition,

@@ -14,7 +14,9 @@ class WorkerPartition(ResponseModel):
     partition: int
     state: PartitionState
     reason: str
-    bytesPerSecond: int = Field(description="mean over the last minutes, as the worker measured it")
+    bytesPerSecond: int = Field(
+        description="mean over the last minutes, as of half a minute ago at most"
+    )
 
 
 class WorkerDetails(ResponseModel):

@@ -124,6 +124,12 @@ class DecodeCache:
         stored: Stored[T] = cached[1]
         return stored
 
+    def last(self, path: str) -> Stored[Any] | None:
+        """What a single node was when it was decoded last."""
+        cached = self._now.get(path) or self._before.get(path)
+        stored: Stored[Any] | None = cached[1] if cached else None
+        return stored
+
     def keep(self, path: str) -> None:
         """Keep the last value of a node that nobody may read in this cycle, whether it has changed or not."""
         if path in self._before:

@@ -21,6 +21,7 @@ from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.coordination import Node
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znodes import UnreadableContent, decode_loads
+from ureplicator_controller.core.state.decoding import Stored
 
 LOAD_REVIEW_INTERVAL_S = 60.0
 SETTLED_S = 240.0
@@ -28,7 +29,11 @@ SETTLED_S = 240.0
 NEGLIGIBLE_BYTES_PER_S = float(1 << 20)
 """Copied by one slot in about ten milliseconds. Smaller differences between workers are ignored."""
 
+RECENT_WRITES = 2
+"""Loads that were written so many times since count as recent: a worker writes them every ten seconds."""
+
 WorkerLoads = Mapping[Partition, PartitionLoad]
+_NO_LOADS: WorkerLoads = {}
 Rates = Mapping[WorkerId, Mapping[Partition, float]]
 """Settled bytes per second, as measured by the worker that owns the partition."""
 
@@ -47,13 +52,18 @@ class MeasuredLoads(dict[Partition, PartitionLoad]):
 
 
 class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
-    """Worker -> its loads, decoded by `read` on first access."""
+    """Worker -> its loads, decoded by `read` on first access. `last`: those that were decoded last, which may
+    be of an earlier write."""
 
     def __init__(
-        self, nodes: Mapping[WorkerId, Node], read: Callable[[WorkerId, Node], WorkerLoads]
+        self,
+        nodes: Mapping[WorkerId, Node],
+        read: Callable[[WorkerId, Node], WorkerLoads],
+        last: Callable[[WorkerId], Stored[WorkerLoads] | None] = lambda worker: None,
     ) -> None:
         self._nodes = nodes
         self._read = read
+        self._last = last
         self._decoded: dict[WorkerId, WorkerLoads] = {}
 
     def __getitem__(self, worker: WorkerId) -> WorkerLoads:
@@ -61,11 +71,33 @@ class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
             self._decoded[worker] = self._read(worker, self._nodes[worker])
         return self._decoded[worker]
 
+    def recent(self, worker: WorkerId) -> WorkerLoads:
+        """Loads that are at most `RECENT_WRITES` writes old, decoded only if there are none; empty if it has
+        written none."""
+        node, last = self._nodes.get(worker), self._last(worker)
+        if node is None:
+            return _NO_LOADS
+        stat = node.stat
+        if last is not None and last.owner == stat.owner and _is_recent(last.version, stat.version):
+            return last.value
+        return self[worker]
+
     def __iter__(self) -> Iterator[WorkerId]:
         return iter(self._nodes)
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+
+def _is_recent(version: int, newest: int) -> bool:
+    return 0 <= newest - version <= RECENT_WRITES
+
+
+def recent_loads(loads: Mapping[WorkerId, WorkerLoads], worker: WorkerId) -> WorkerLoads:
+    """Loads of a worker for people, whom some seconds do not matter; empty if it has none."""
+    if isinstance(loads, DecodedLoads):
+        return loads.recent(worker)
+    return loads.get(worker, _NO_LOADS)
 
 
 def readable_loads(data: bytes) -> WorkerLoads:

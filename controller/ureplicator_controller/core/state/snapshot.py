@@ -293,6 +293,7 @@ def _loads(
             if node is not None and node.stat.owner == sessions[worker]
         },
         read,
+        lambda worker: cache.last(paths.measures.load(worker)),
     )
 
 

@@ -34,6 +34,7 @@ from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.decoding import DecodeCache, Stored
 from ureplicator_controller.core.state.external_view import external_view
+from ureplicator_controller.core.state.loads import recent_loads
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, parse
 from ureplicator_controller.core.state.topic_tallies import topic_tallies
@@ -153,6 +154,35 @@ def test_loads_are_decoded_again_only_when_they_changed() -> None:
     seen(2.0, 2)
     seen(2.0, 2)
     assert seen(2.0, 2).loads[A] is two
+
+
+def test_recent_loads_are_those_that_were_decoded_for_others() -> None:
+    """As long as the worker has written no more than two since, in the same session."""
+    memo, id = DecodeCache(), Partition(ROUTE, "t", 0)
+
+    def seen(version: int, *, owner: int = 7) -> Snapshot:
+        data = encode_loads({id: PartitionLoad(bytes_per_s=float(version))})
+        live, stat = (
+            encode_live_worker(LiveWorker(slots=1)),
+            Stat(version, 1, version, SessionId(owner)),
+        )
+        nodes = {
+            PATHS.worker_live(A): Node(live, Stat(0, 1, 1, SessionId(owner))),
+            PATHS.measures.load(A): Node(data, stat),
+        }
+        return parse(nodes, PATHS, fleet="test", cache=memo)
+
+    def rate(snapshot: Snapshot) -> float:
+        return recent_loads(snapshot.loads, A)[id].bytes_per_s
+
+    assert rate(seen(5)) == 5, "none was decoded yet"
+    assert rate(seen(6)) == 5
+    assert rate(seen(7)) == 5
+    assert rate(seen(8)) == 8
+    assert seen(9).loads[A][id].bytes_per_s == 9
+    assert rate(seen(9)) == 9
+    assert rate(seen(9, owner=8)) == 9
+    assert recent_loads(seen(9).loads, B) == {}
 
 
 # Presence
