@@ -9,6 +9,7 @@ import click
 from ureplicator_cli.options import ListByDefault, client_options, route_options
 from ureplicator_cli.output import confirm, print_json, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
+from ureplicator_common.clock import utc_text
 
 
 @click.group(cls=ListByDefault)
@@ -51,6 +52,33 @@ def list_principals(url: str, as_json: bool, src: str, dst: str) -> None:
     print_table("quotas and SCRAM users that differ", heads, rows)
     for each in body["notRead"]:
         warn(f"{each['kind']}s of {each['cluster']} are not known: {each['reason']}")
+
+
+@routes.command("usage")
+@client_options
+@route_options
+def list_usage(url: str, as_json: bool, src: str, dst: str) -> None:
+    """List what was copied in the last day, and what it cost.
+
+    As far as the controller that is asked has seen it.
+    """
+    body = request("GET", url, "/usage", src=src, dst=dst)
+    if as_json:
+        print_json(body)
+        return
+    rows = [
+        (
+            each["route"],
+            f"{each['bytes'] / 1e9:.3f}",
+            each["records"],
+            f"{each['cpuSeconds'] / 3_600:.3f}",
+            "" if each["coreHoursPerTb"] is None else f"{each['coreHoursPerTb']:.2f}",
+            utc_text(each["since"]),
+        )
+        for each in body["usage"]
+    ]
+    heads = ("route", "GB", "records", "core-hours", "core-hours/TB", "since")
+    print_table("copied in the last day", heads, rows)
 
 
 @routes.command("pause")

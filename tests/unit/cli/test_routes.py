@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+from ureplicator_controller.api.app import TIMELINE
+from ureplicator_controller.core.usage import CopyCost
 from ureplicator_testkit.control.command import run
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 
 def test_pausing_and_resuming_a_route(url: str) -> None:
@@ -60,3 +63,17 @@ def test_rates_and_kinds_that_are_no_such(url: str) -> None:
     refused = run("limits", "set", "route", "source.target", "1k", url=url)
     assert refused.exit_code == 1
     assert "1000 is not a byte limit" in refused.stderr
+
+
+def test_what_was_copied_in_a_day(url: str, rest: RestFixture) -> None:
+    assert "none" in run("routes", "usage", url=url).stdout
+    store = rest.app.extensions[TIMELINE].store
+    cost = CopyCost(records=5_000, bytes=2_500_000_000, cpu_s=1_800.0)
+    store.add_usage({ROUTE: cost}, at_ms=rest.clock.wall_ms())
+    shown = run("routes", "usage", url=url).stdout
+    for text in ("source.target", "2.500", "5000", "0.500", "200.00", "1970-01-01T00:16:40Z"):
+        assert text in shown
+    (usage,) = json.loads(run("routes", "usage", "--json", url=url).stdout)["usage"]
+    assert usage["bytes"] == 2_500_000_000
+    refused = run("routes", "usage", "--src", "north", "--dst", "south", url=url)
+    assert refused.exit_code == 1
