@@ -15,15 +15,9 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis.errors import Unsatisfiable
-from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create
@@ -31,16 +25,11 @@ from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent, encode_route
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.fuzzing import CHECKS, put_in, same_inputs
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "2"))
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
 STRAY = TopicKey(Route("gone", "elsewhere"), "stray")
 KNOWN: tuple[Mapping[str, str], ...] = (
     {"src": "source", "dst": "target", "worker": "w1"},
@@ -90,19 +79,13 @@ def _fuzz(operation: Any, topic: str, *, negative: bool) -> int:
     mode = GenerationMode.NEGATIVE if negative else GenerationMode.POSITIVE
     sent = 0
 
-    @settings(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @same_inputs(EXAMPLES)
     @given(case=operation.as_strategy(generation_mode=mode))
     def each(case: Any) -> None:
         nonlocal sent
         _send(case)
         for known in ({**KNOWN[0], "topic": topic, "partition": "1"}, KNOWN[1]):
-            _put_in(case, known)
+            put_in(case, known)
             _send(case)
         sent += 3
 
@@ -116,10 +99,4 @@ def _fuzz(operation: Any, topic: str, *, negative: bool) -> int:
 def _send(case: Any) -> None:
     response = case.call(timeout=TIMEOUT_S)
     assert b"Traceback" not in response.content
-    case.validate_response(response, checks=CHECKS)
-
-
-def _put_in(case: Any, known: Mapping[str, str]) -> None:
-    for part in (case.path_parameters, case.query, case.body):
-        if isinstance(part, dict):
-            part.update({name: known[name] for name in known.keys() & part.keys()})
+    case.validate_response(response, checks=list(CHECKS))

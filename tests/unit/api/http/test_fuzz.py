@@ -9,37 +9,27 @@ tries many more.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis.errors import Unsatisfiable
-from schemathesis.checks import not_a_server_error
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
     negative_data_rejection,
     response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
 )
 
 from ureplicator_common.contents import KnownWorker, TopicIntent
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_testkit.fuzzing import CHECKS, put_in, same_inputs
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
+CHECKED = [*CHECKS, response_headers_conformance]
 KNOWN = ({"topic": "orders", "worker": "w1"}, {"partition": "1"})
 
 with closing(RestFixture(described=True)) as described:
@@ -84,7 +74,7 @@ def send(rest: RestFixture, case: Any, *, negative: bool) -> None:
     response = case.call(app=rest.app)
     assert b"Traceback" not in response.content
     is_to_be_refused = negative and not refuses_items(case, response)
-    checks = [*CHECKS, negative_data_rejection] if is_to_be_refused else CHECKS
+    checks = [*CHECKED, negative_data_rejection] if is_to_be_refused else CHECKED
     case.validate_response(response, checks=checks)
     if response.status_code >= 400:
         assert whole(rest) == before, f"{response.status_code} changed something"
@@ -99,25 +89,13 @@ def refuses_items(case: Any, response: Any) -> bool:
     )
 
 
-def put_in(case: Any, known: Mapping[str, str]) -> None:
-    for part in (case.path_parameters, case.query, case.body):
-        if isinstance(part, dict):
-            part.update({name: known[name] for name in known.keys() & part.keys()})
-
-
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("method", "path"), CALLS)
 def test_call(inhabited: RestFixture, method: str, path: str, mode: GenerationMode) -> None:
     operation = SCHEMA[path][method]
     negative = mode is GenerationMode.NEGATIVE
 
-    @settings(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @same_inputs(EXAMPLES)
     @given(case=operation.as_strategy(generation_mode=mode))
     def fuzz(case: Any) -> None:
         send(inhabited, case, negative=negative)
