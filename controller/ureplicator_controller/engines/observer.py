@@ -92,7 +92,15 @@ class Observer:
         self._woke_at_s = 0.0
         self._prepared_at_s: float | None = None
         self._seen_nodes: Mapping[str, Node] | None = None
-        self._seen_versions: Mapping[str, int] | None = None
+        """In these nothing has changed since the last snapshot; None: plan again, whatever has changed."""
+        measures = self._paths.measures
+        self._loads = f"{measures.loads}/"
+        self._ignored = (
+            self._paths.history,
+            self._paths.syncs,
+            self._paths.isolated,
+            measures.usages,
+        )
         self._membership = Snapshot(fleet=fleet, epoch=0)
         self.latest: Snapshot | None = None
         """The last snapshot that a plan was made on, for other threads; None before the first."""
@@ -142,10 +150,11 @@ class Observer:
 
     def has_changed(self) -> bool:
         """True if anything that a plan depends on has changed since the last snapshot."""
-        nodes = self._tree_cache.nodes()
-        if self._seen_versions is not None and nodes is self._seen_nodes:
-            return False
-        return self._seen_versions != self._versions(nodes)
+        nodes, seen = self._tree_cache.nodes(), self._seen_nodes
+        if seen is None or (nodes is not seen and self._differ(seen, nodes)):
+            return True
+        self._seen_nodes = nodes
+        return False
 
     def snapshot(self) -> Snapshot:
         """The fleet now, with membership. Raises Unavailable."""
@@ -153,7 +162,7 @@ class Observer:
         self._membership = self.latest = track_membership(
             self._membership, self._parsed(nodes), self._clock.monotonic_s()
         )
-        self._seen_nodes, self._seen_versions = nodes, self._versions(nodes)
+        self._seen_nodes = nodes
         return self._membership
 
     def prepared(self) -> Snapshot | None:
@@ -191,16 +200,26 @@ class Observer:
             load_review_at_s=load_review_at_s,
         )
 
-    def _versions(self, nodes: Mapping[str, Node]) -> Mapping[str, int]:
-        """Versions of the nodes that a plan depends on. Of loads only which workers report any: the figures
-        change all the time, see `core.planning.load_review`. Plans know nothing of usage."""
-        paths, loads = self._paths, self._paths.measures.loads + "/"
-        ignored = (paths.history, paths.syncs, paths.isolated, paths.measures.usages)
-        return {
-            path: 0 if path.startswith(loads) else node.stat.mzxid
-            for path, node in nodes.items()
-            if not path.startswith(ignored)
+    def _differ(self, seen: Mapping[str, Node], nodes: Mapping[str, Node]) -> bool:
+        """True if nodes differ that a plan depends on. Of loads only which workers report any: the figures
+        change all the time, see `core.planning.load_review`. Plans know nothing of usage.
+
+        Most nodes are the same objects in both, and need no other look.
+        """
+        replaced = {
+            path: before for path, node in nodes.items() if (before := seen.get(path)) is not node
         }
+        for path, before in replaced.items():
+            if path.startswith(self._ignored):
+                continue
+            if before is None:
+                return True
+            if not path.startswith(self._loads) and before.stat.mzxid != nodes[path].stat.mzxid:
+                return True
+        created = sum(before is None for before in replaced.values())
+        if len(seen) + created == len(nodes):
+            return False
+        return any(not path.startswith(self._ignored) for path in seen.keys() - nodes.keys())
 
     def _lags_behind(self, now_s: float) -> bool:
         return (
@@ -224,7 +243,7 @@ class Observer:
 
     def force_plan(self) -> None:
         """Treat everything as changed: plan again."""
-        self._seen_versions = None
+        self._seen_nodes = None
 
     def _read_again(self, paths: Collection[str]) -> None:
         """Read these paths after a `sync`: all that is pending or doubtful among them. Raises Unavailable."""
