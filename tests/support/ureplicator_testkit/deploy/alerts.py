@@ -70,7 +70,7 @@ def judged(course: Course, alerts: Iterable[str], folder: Path, *, rules: Path =
         "input_series": course.values(),
         "promql_expr_test": [
             {
-                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "expr": 'group by (alertname) (ALERTS{alertstate="firing"})',
                 "eval_time": f"{minute}m",
                 "exp_samples": [
                     {"labels": f'{{alertname="{PREFIX}{alert}"}}', "value": 1} for alert in expected
