@@ -32,7 +32,7 @@ from ureplicator_testkit.simulation.fleet import (
 )
 from ureplicator_testkit.simulation.judge import TAGGED
 from ureplicator_testkit.simulation.kernel import START_S, SimulationFailure, World
-from ureplicator_testkit.simulation.sessions import SessionProcess
+from ureplicator_testkit.simulation.sessions import EXPIRES_S, SessionProcess
 from ureplicator_testkit.simulation.workers import CAPACITY_TIMEOUT_S, Worker
 
 SETTLE_S = 12.0
@@ -40,6 +40,8 @@ FAULTS_S = 60.0
 SETTLE_TIMEOUT_S = 150.0
 POLL_S = 4.0
 SCENARIO_PERIOD = 6
+BACK_AFTER = 0.75
+"""Share of the delay after which a worker that is late is back: above that of a mutant with less delay."""
 NEWCOMER = "d"
 
 
@@ -153,12 +155,15 @@ class Simulation:
             self.fleet.start_worker(needed[0])
 
     def _restart_one(self) -> None:
-        """Kill a worker and start it at once: it gets its id back when the former session has expired."""
+        """Kill a worker, and start it at once or late: it gets its id back when the former session has
+        expired, and is back before the delay ends."""
         fleet, before = self.fleet, self.fleet.store.moves
         worker = self.world.chance.choice([each for each in fleet.workers if each.alive])
         for copier in list(worker.copiers.values()):
             copier.kill("killed with its worker")
         worker.kill("killed, to be back within the delay")
+        if self.world.chance.random() < 0.5:
+            self.world.run_until(self.world.now_s + EXPIRES_S + BACK_AFTER * DELAYS.rebalance_s)
         fleet.start_worker(worker.id, worker.slots)
         self.world.run_until(self.world.now_s + 2 * DELAYS.rebalance_s)
         if fleet.store.moves != before:
