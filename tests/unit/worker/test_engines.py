@@ -18,6 +18,7 @@ import pytest
 import requests
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
+from py4j.protocol import Py4JNetworkError
 
 from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
@@ -432,3 +433,14 @@ def test_scratch_folders_of_dead_processes_are_swept(
     assert jvm.make_scratch() != mine
     assert mine.exists()
     assert "spark.log" in (mine / "log4j2.properties").read_text()
+
+
+@pytest.mark.parametrize("gone", [ConnectionRefusedError(111), Py4JNetworkError("closed")])
+def test_an_error_whose_text_is_gone_with_the_jvm_has_a_reason(gone: Exception) -> None:
+    """Else the thread of the slot would end, and the end of its job would not be told."""
+
+    class JavaError(Exception):
+        def __str__(self) -> str:
+            raise gone
+
+    assert jvm.brief(JavaError()) == "JavaError: the JVM is gone, and its text with it"

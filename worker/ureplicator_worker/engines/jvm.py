@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
@@ -194,7 +195,7 @@ def silence_py4j(context: SparkContext) -> None:
 
 def brief(error: Exception) -> str:
     """One line of a Spark error of hundreds: the Python error if there is one, else the cause."""
-    text = str(error)
+    text = _text_of(error)
     python = _PYTHON_ERROR.findall(text)
     lost = re.search(r"Lost task .*?: (.*)", text)
     if python:
@@ -202,6 +203,14 @@ def brief(error: Exception) -> str:
     if lost:
         return re.sub(r"^[\w.]+Exception: |\. Consider .*", "", lost[1])[:MAX_REASON_CHARACTERS]
     return f"{type(error).__name__}: {text.strip()}".splitlines()[0][:MAX_REASON_CHARACTERS]
+
+
+def _text_of(error: Exception) -> str:
+    """An exception of Java has its text in the JVM, and none once that is gone."""
+    try:
+        return str(error)
+    except (OSError, Py4JError):
+        return "the JVM is gone, and its text with it"
 
 
 def _to_stderr(line: str) -> None:
