@@ -318,7 +318,7 @@ class PartitionLoad(Content):
 
 @dataclass(frozen=True, slots=True)
 class RouteUsage(Content):
-    """What a worker has copied on a route: records, and bytes as they travel."""
+    """Copy of a route by one worker: records, and bytes as they travel."""
 
     records: int = 0
     bytes: int = 0

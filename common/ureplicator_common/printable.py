@@ -1,8 +1,10 @@
-"""Text for terminals: control characters, which may come with names and reasons, are shown and not obeyed."""
+"""Text for people: control characters, which may come with names and reasons, are shown and not obeyed, and
+long lists of names are cut."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """All of C0 and C1 but tab and line feed; separators of lines; marks that reorder what is shown."""
@@ -11,3 +13,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 def printable(text: str) -> str:
     """The text with each control character as `\\x1b`."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`: the first `most` names, and how many are left out."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

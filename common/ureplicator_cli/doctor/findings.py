@@ -9,6 +9,7 @@ from enum import StrEnum
 from ureplicator_cli.doctor.facts import HostFacts, RestFacts, ZooKeeperFacts
 from ureplicator_common.kafka.preflight import ClusterFacts, Right, Server
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
+from ureplicator_common.printable import listed
 
 MIN_OPEN_FILES = 4_096
 MEMORY_OF_JVM = 300_000_000
@@ -179,7 +180,7 @@ def _topics(subject: str, role: ClusterRole, facts: ClusterFacts) -> Iterator[Fi
         if not counts or not topics.count:
             continue
         if refused:
-            text = f"{len(refused)} of {topics.count} topics may not be {verb}: {_names(refused)}"
+            text = f"{len(refused)} of {topics.count} topics may not be {verb}: {listed(refused, MAX_NAMES)}"
             yield Finding(
                 Level.WARNING, subject, text, f"allow {right} on those that are to be copied"
             )
@@ -285,8 +286,3 @@ def rest_findings(facts: RestFacts) -> Iterator[Finding]:
         yield Finding(Level.WARNING, subject, "tokens are sent without TLS", do)
     else:
         yield Finding(Level.OK, subject, f"access: {facts.mode}")
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ureplicator_cli.rest_client import RestClient, RestFailure, quoted
+from ureplicator_common.printable import listed
 
 T = TypeVar("T")
 
@@ -239,5 +240,4 @@ class TopicMove:
 def _listed(positions: Mapping[int, int]) -> str:
     """Positions in one short line."""
     shown = [f"{number}: {offset}" for number, offset in sorted(positions.items())]
-    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
-    return f"{', '.join(shown[:5])}{more}" if shown else "no position"
+    return listed(shown, 5) if shown else "no position"

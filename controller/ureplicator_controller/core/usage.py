@@ -1,4 +1,4 @@
-"""What the copy of each route costs: bytes, records and processor time between two looks at the workers.
+"""Costs of the copy of each route: bytes, records and processor time between two looks at the workers.
 
 Workers count from their start on (`usage/<worker>`), so what matters is how much the counters grew. A counter
 of another start of the worker begins at zero. Growth before the first look is not known: a worker that was
@@ -53,7 +53,7 @@ class SeenUsage:
 def grown(
     seen: SeenUsage | None, now: Mapping[WorkerId, WorkerUsage], *, at_ms: int
 ) -> tuple[SeenUsage, Mapping[Route, CopyCost]]:
-    """What was copied since `seen`, by route, and what is seen now. Nothing at the first look."""
+    """Growth since `seen`, by route, and the counters that are seen now. Nothing at the first look."""
     if seen is None:
         return SeenUsage(at_ms, now), {}
     costs: dict[Route, CopyCost] = {}

@@ -20,6 +20,7 @@ from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
+from ureplicator_common.printable import listed
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.cluster_comparison import (
@@ -220,7 +221,4 @@ def _text(found: ClusterComparison) -> str:
 
 
 def _listed(what: str, topics: Sequence[str]) -> str:
-    if not topics:
-        return ""
-    more = f" and {len(topics) - MAX_LISTED} more" if len(topics) > MAX_LISTED else ""
-    return f"{what}: {', '.join(topics[:MAX_LISTED])}{more}"
+    return f"{what}: {listed(topics, MAX_LISTED)}" if topics else ""

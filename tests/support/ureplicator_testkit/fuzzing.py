@@ -1,4 +1,4 @@
-"""What the tests that call REST with generated input share: checks of a response, and names that exist."""
+"""Parts of the tests that call REST with generated input: checks of a response, and names that exist."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ class Telemetry:
         yield from families.route_metrics(self._routes, ages_s)
 
     def routes(self) -> Mapping[Route, RouteUsage]:
-        """What was copied since the start, also of partitions that were given away."""
+        """Totals of each route since the start, also of partitions that were given away."""
         with self._lock:
             return {
                 route: RouteUsage(counted["records"], counted["bytes"])

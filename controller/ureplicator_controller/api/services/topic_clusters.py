@@ -120,7 +120,7 @@ class TopicClusters:
         )
 
     def would_create_target(self, key: TopicKey, target_topic: str, *, giver: str = "") -> bool:
-        """What `ensure_target` would return; nothing is written."""
+        """Return what `ensure_target` would; nothing is written."""
         with _refused_as_conflict():
             self._claims.check(key, target_topic, giver=giver)
         return target_topic not in self._clusters[key.route.target].admin().find([target_topic])

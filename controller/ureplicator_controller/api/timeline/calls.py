@@ -27,7 +27,7 @@ from ureplicator_controller.api.timeline.models import (
     TopicTimeline,
     UsageList,
 )
-from ureplicator_controller.api.timeline.store import KEPT_S, RouteCost, TimelineStore
+from ureplicator_controller.api.timeline.store import RouteCost, TimelineStore, kept_from_ms
 from ureplicator_controller.core.reporting.route_figures import RouteFigures
 
 MAX_EVENTS = 500
@@ -79,10 +79,10 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
     @api.get("/usage", responses=responses(UsageList, 404))
     @viewer
     def show_usage(query: RouteQuery) -> JsonResult:
-        """What was copied on each route in the last day, and with how much processor time."""
+        """Bytes and records that were copied on each route in the last day, and their processor time."""
         chosen = {config.route for config in chosen_routes(settings, query)}
         every = len(chosen) == len(settings.routes)
-        found = store.usage(from_ms=clock.wall_ms() - round(KEPT_S * 1_000))
+        found = store.usage(from_ms=kept_from_ms(clock.wall_ms()))
         return {"usage": [_cost_json(each) for each in found if every or each.route in chosen]}
 
     return api

@@ -1,4 +1,4 @@
-"""What the copy of each route cost in the last day, as Prometheus gauges.
+"""Cost of the copy of each route in the last day, as Prometheus gauges.
 
 Counters of each worker are in its own metrics; these are for a Prometheus that keeps less than a day, and
 have the processor time by route.
@@ -13,7 +13,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ureplicator_common.clock import Clock
-from ureplicator_controller.api.timeline.store import KEPT_S, TimelineStore, TimelineUnavailable
+from ureplicator_controller.api.timeline.store import (
+    TimelineStore,
+    TimelineUnavailable,
+    kept_from_ms,
+)
 
 
 class UsageMetrics(Collector):
@@ -23,7 +27,7 @@ class UsageMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         try:
-            found = self._store.usage(from_ms=self._clock.wall_ms() - round(KEPT_S * 1_000))
+            found = self._store.usage(from_ms=kept_from_ms(self._clock.wall_ms()))
         except TimelineUnavailable:
             return
         families = {

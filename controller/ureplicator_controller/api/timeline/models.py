@@ -71,7 +71,7 @@ class Timeline(ResponseModel):
 
 
 class RouteUsageModel(ResponseModel):
-    """What this controller has seen copied on a route in the last day."""
+    """Copy of a route in the last day, as far as this controller has seen."""
 
     route: str
     since: int = Field(description="time of the first figures, in milliseconds since 1970")

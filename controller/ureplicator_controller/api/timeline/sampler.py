@@ -17,7 +17,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.znodes import UnreadableContent, decode_usage
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
-from ureplicator_controller.api.timeline.store import KEPT_S, MAX_TOPICS, Event, TimelineStore
+from ureplicator_controller.api.timeline.store import MAX_TOPICS, Event, TimelineStore, kept_from_ms
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.route_figures import lagging_topics, route_figures
 from ureplicator_controller.core.reporting.shown_events import shown_event
@@ -86,7 +86,7 @@ class TimelineSampler:
         self.store.add(figures, list(self._changed(found)), topics)
         self._kept = found
         self._add_usage(fleet_state, at_ms)
-        self.store.forget(before_ms=at_ms - round(KEPT_S * 1_000))
+        self.store.forget(before_ms=kept_from_ms(at_ms))
 
     def _changed(self, found: dict[int, PastEvent]) -> Iterator[Event]:
         for number, past in sorted(found.items()):

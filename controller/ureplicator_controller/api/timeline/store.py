@@ -69,6 +69,11 @@ FROM usage WHERE at_ms >= ?1 GROUP BY route ORDER BY route
 """
 
 
+def kept_from_ms(now_ms: int) -> int:
+    """Begin of the time that is kept."""
+    return now_ms - round(KEPT_S * 1_000)
+
+
 class TimelineUnavailable(OperatingError):
     """The store cannot be read or written: its disk is full, for example."""
 
@@ -84,7 +89,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RouteCost:
-    """What the copy of a route cost since `since_ms`, the time of its first figures."""
+    """Cost of the copy of a route since `since_ms`, the time of its first figures."""
 
     route: Route
     cost: CopyCost
@@ -138,7 +143,7 @@ class TimelineStore:
             database.executemany("REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", rows)
 
     def usage(self, *, from_ms: int) -> list[RouteCost]:
-        """What was copied from that time on, by route."""
+        """Cost of the copy from that time on, by route."""
         with self._reading() as database:
             rows = database.execute(_USAGE, (from_ms,)).fetchall()
         return [

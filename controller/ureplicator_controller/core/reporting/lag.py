@@ -26,7 +26,7 @@ its whole log still to copy.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.kafka import BatchTime, Extent, Lifetime
@@ -269,30 +269,31 @@ def _gap_reason(position: int, extent: Extent) -> str:
 def summarise(partitions: Iterable[PartitionLag]) -> LagSummary:
     """Summarise partitions: sum of lags, longest wait, earliest retention."""
     every = list(partitions)
-    lags = [each.lag_records for each in every if each.lag_records is not None]
-    return LagSummary(
-        partitions=len(every),
-        lag_records=sum(lags) if lags else None,
-        lag_s=max((each.lag_s for each in every if each.lag_s is not None), default=None),
-        retention_s=min(
-            (each.retention_s for each in every if each.retention_s is not None), default=None
-        ),
-        never_committed=sum(each.never_committed for each in every),
-        unknown=len(every) - len(lags),
-    )
+    unknown = sum(each.lag_records is None for each in every)
+    return _summary(every, partitions=len(every), unknown=unknown)
 
 
 def combined(summaries: Iterable[LagSummary]) -> LagSummary:
     """Summary of the partitions of all these summaries together."""
     every = list(summaries)
+    return _summary(
+        every,
+        partitions=sum(each.partitions for each in every),
+        unknown=sum(each.unknown for each in every),
+    )
+
+
+def _summary(
+    every: Sequence[PartitionLag | LagSummary], *, partitions: int, unknown: int
+) -> LagSummary:
     lags = [each.lag_records for each in every if each.lag_records is not None]
     return LagSummary(
-        partitions=sum(each.partitions for each in every),
+        partitions=partitions,
         lag_records=sum(lags) if lags else None,
         lag_s=max((each.lag_s for each in every if each.lag_s is not None), default=None),
         retention_s=min(
             (each.retention_s for each in every if each.retention_s is not None), default=None
         ),
         never_committed=sum(each.never_committed for each in every),
-        unknown=sum(each.unknown for each in every),
+        unknown=unknown,
     )

@@ -44,7 +44,7 @@ class UnreadableNode:
 
 @dataclass(frozen=True, slots=True)
 class _Entry(Generic[K, T]):
-    """What one node is. `stored` is None if it is unreadable, then there is a reason; `key` is None if the
+    """Entry of one node. `stored` is None if it is unreadable, then there is a reason; `key` is None if the
     name of the node is none of a key."""
 
     key: K | None
@@ -125,7 +125,7 @@ class DecodeCache:
         return stored
 
     def last(self, path: str) -> Stored[Any] | None:
-        """What a single node was when it was decoded last."""
+        """The last decoded value of a single node."""
         cached = self._now.get(path) or self._before.get(path)
         stored: Stored[Any] | None = cached[1] if cached else None
         return stored
@@ -188,7 +188,7 @@ def _entry(
     key_of: Callable[[str], K],
     decode: Callable[[bytes], T],
 ) -> _Entry[K, T]:
-    """What is known of the node, unless its stat differs."""
+    """The known entry of the node, unless its stat differs."""
     if known is not None and (known[0] is node or known[0].stat == node.stat):
         return known[1]
     try:

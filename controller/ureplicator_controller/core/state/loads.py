@@ -59,7 +59,7 @@ class DecodedLoads(Mapping[WorkerId, WorkerLoads]):
         self,
         nodes: Mapping[WorkerId, Node],
         read: Callable[[WorkerId, Node], WorkerLoads],
-        last: Callable[[WorkerId], Stored[WorkerLoads] | None] = lambda worker: None,
+        last: Callable[[WorkerId], Stored[WorkerLoads] | None],
     ) -> None:
         self._nodes = nodes
         self._read = read

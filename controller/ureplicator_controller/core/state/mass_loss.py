@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ureplicator_common.model import WorkerId
+from ureplicator_common.printable import listed
 from ureplicator_controller.core.state.external_view import ideal_entries
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -41,8 +42,7 @@ class MassLoss:
     workers: int
 
     def __str__(self) -> str:
-        more = f" and {len(self.lost) - MAX_NAMES} more" if len(self.lost) > MAX_NAMES else ""
-        names = ", ".join(self.lost[:MAX_NAMES]) + more
+        names = listed(self.lost, MAX_NAMES)
         return (
             f"mass loss: {len(self.lost)} of {self.workers} workers are lost ({names});"
             " their partitions stay with them until enough are back or operators confirm the loss"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ureplicator_common.printable import listed
+
 MAX_NAMES = 5
 
 
@@ -16,11 +18,7 @@ def version_conditions(controllers: Mapping[str, str], workers: Mapping[str, str
             by_version.setdefault(version or "an unknown version", []).append(id)
         if len(by_version) > 1:
             shown = ", ".join(
-                f"{version} ({_names(ids)})" for version, ids in sorted(by_version.items())
+                f"{version} ({listed(ids, MAX_NAMES)})"
+                for version, ids in sorted(by_version.items())
             )
             yield f"{role} run different versions: {shown}"
-
-
-def _names(ids: list[str]) -> str:
-    more = f" and {len(ids) - MAX_NAMES} more" if len(ids) > MAX_NAMES else ""
-    return ", ".join(ids[:MAX_NAMES]) + more

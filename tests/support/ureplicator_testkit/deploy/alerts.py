@@ -36,7 +36,7 @@ def series(instance: str, text: str) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is scraped before, during and after a state."""
+    """Series that are scraped before, during and after a state."""
 
     calm: Series
     during: Series

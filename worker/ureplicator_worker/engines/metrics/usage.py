@@ -1,4 +1,4 @@
-"""What a worker has copied since its start, and with how much processor time, for `usage/<worker>`."""
+"""Usage of a worker since its start, for `usage/<worker>`: what it copied, and its processor time."""
 
 from __future__ import annotations
 
