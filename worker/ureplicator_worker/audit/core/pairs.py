@@ -1,15 +1,17 @@
 """Segments of an offset map, from records of both sides that belong together. Pure.
 
 What is only on one side ends a segment; so does a marker of a transaction, or a hole, in one of both logs.
-Repeats are explained later than what follows them, so segments are put in order in the end.
+Repeats are explained later than what follows them, so segments are put in order in the end. Only then are
+segments with the same difference joined across a hole of both logs: until all is known, other records may
+turn out to lie between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from ureplicator_common.offset_map.segments import MAX_SEGMENTS, MapSegment, joined, thinned
+from ureplicator_common.offset_map.segments import MAX_SEGMENTS, MapSegment, thinned
 
 
 class Pairs:
@@ -33,12 +35,7 @@ class Pairs:
 
     def _place(self, segment: MapSegment) -> None:
         before = self._found[-1] if self._found else None
-        if (
-            before is not None
-            and before.repeated == segment.repeated
-            and before.end <= segment.first
-            and before.target - before.first == segment.target - segment.first
-        ):
+        if before is not None and before.end == segment.first and _belong_together(before, segment):
             self._found[-1] = before._replace(end=segment.end)
             return
         self._found.append(segment)
@@ -51,4 +48,22 @@ class Pairs:
 
     def segments(self) -> tuple[MapSegment, ...]:
         """In the order of the target's log."""
-        return thinned(joined(sorted(self._found, key=attrgetter("target"))))
+        return thinned(_joined(sorted(self._found, key=attrgetter("target"))))
+
+
+def _joined(segments: Iterable[MapSegment]) -> list[MapSegment]:
+    """Neighbours with the same difference become one."""
+    found: list[MapSegment] = []
+    for segment in segments:
+        if found and found[-1].end <= segment.first and _belong_together(found[-1], segment):
+            found[-1] = found[-1]._replace(end=segment.end)
+        else:
+            found.append(segment)
+    return found
+
+
+def _belong_together(before: MapSegment, segment: MapSegment) -> bool:
+    return (
+        before.repeated == segment.repeated
+        and before.target - before.first == segment.target - segment.first
+    )

@@ -19,6 +19,7 @@ COURSES = [
 ]
 
 
+@example(Course(), 247022725)
 @given(st.sampled_from(COURSES), st.integers(0, 1 << 32))
 def test_they_agree_with_both_logs(course: Course, seed: int) -> None:
     """Forward to the last copy, back from each. Of what lies before the first pair repeats may be known."""
@@ -72,6 +73,16 @@ def test_repeats_are_put_in_their_place() -> None:
         MapSegment(1, 3, 3, repeated=True),
         MapSegment(3, 5, 5),
     )
+
+
+def test_repeats_with_the_same_difference_are_not_joined_over_records_between_them() -> None:
+    """Their difference is 2; what lies between them is explained later."""
+    pairs = Pairs()
+    pairs.add([0, 4], [0, 1])
+    pairs.add([0], [2], repeated=True)
+    pairs.add([4], [6], repeated=True)
+    pairs.add([1, 2], [4, 5])
+    assert [backward(pairs.segments(), each) for each in (2, 4, 5, 6)] == [0, 1, 2, 4]
 
 
 @example(3 * MAX_SEGMENTS)
