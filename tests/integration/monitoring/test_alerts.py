@@ -182,29 +182,37 @@ def no_leader(live: LiveFleet) -> Iterator[None]:
     """The daemon is frozen, and its session ends; REST has a process of its own."""
     controller = live.fleet.controllers["c1"]
     controller.send(SIGSTOP)
-    yield
-    controller.send(SIGCONT)
+    try:
+        yield
+    finally:
+        controller.send(SIGCONT)
 
 
 @contextmanager
 def no_controller(live: LiveFleet) -> Iterator[None]:
     live.fleet.controllers["c1"].kill_tree()
-    yield
-    live.fleet.start_controller("c1")
+    try:
+        yield
+    finally:
+        live.fleet.start_controller("c1")
 
 
 @contextmanager
 def no_zookeeper(live: LiveFleet) -> Iterator[None]:
     live.zookeeper.pause()
-    yield
-    live.zookeeper.resume()
+    try:
+        yield
+    finally:
+        live.zookeeper.resume()
 
 
 @contextmanager
 def too_large(live: LiveFleet) -> Iterator[None]:
     topic = refusing_topic(live, FORTH)
-    yield
-    live.delete(topic)
+    try:
+        yield
+    finally:
+        live.delete(topic)
 
 
 @contextmanager
@@ -228,16 +236,20 @@ def refusing_topic(live: LiveFleet, route: Route) -> str:
 def worker_lost(live: LiveFleet) -> Iterator[None]:
     """One of two is more than the share that may be lost."""
     live.fleet.workers["w2"].kill_tree()
-    yield
-    live.start_second()
+    try:
+        yield
+    finally:
+        live.start_second()
 
 
 @contextmanager
 def source_topic_deleted(live: LiveFleet) -> Iterator[None]:
     topic = live.topic("doomed")
     delete_topic(live.clusters["source"].bootstrap, topic)
-    yield
-    live.delete(topic)
+    try:
+        yield
+    finally:
+        live.delete(topic)
 
 
 @contextmanager
@@ -255,8 +267,10 @@ def copy_differs(live: LiveFleet) -> Iterator[None]:
         return audit.wait(STATE_S) == 1
 
     eventually(audited, STATE_S, "the audit finds a difference")
-    yield
-    live.delete(topic)
+    try:
+        yield
+    finally:
+        live.delete(topic)
 
 
 @contextmanager
@@ -283,16 +297,20 @@ def waiting(live: LiveFleet, config: Mapping[str, str], *, age_ms: int) -> Itera
     live.act("POST", f"/topics/{topic}/pause")
     eventually(lambda: not live.fleet.held(topic), STATE_S, "released")
     produce(source, topic, [NewRecord(f"{topic}/0/1".encode(), timestamp=now_ms - age_ms)])
-    yield
-    live.act("POST", f"/topics/{topic}/resume")
+    try:
+        yield
+    finally:
+        live.act("POST", f"/topics/{topic}/resume")
 
 
 @contextmanager
 def source_away(live: LiveFleet) -> Iterator[None]:
     live.topic("away", route=OTHER)
     live.clusters["other"].pause()
-    yield
-    live.clusters["other"].resume()
+    try:
+        yield
+    finally:
+        live.clusters["other"].resume()
 
 
 @contextmanager
@@ -300,10 +318,12 @@ def hanging_worker(live: LiveFleet) -> Iterator[None]:
     """It does not release what is taken from it, while its session lives."""
     live.hang.touch()
     live.fleet.rest("DELETE", "/instances/w2")
-    yield
-    live.hang.unlink()
-    live.fleet.rest("POST", "/instances/w2")
-    live.fleet.wait_workers("w2")
+    try:
+        yield
+    finally:
+        live.hang.unlink()
+        live.fleet.rest("POST", "/instances/w2")
+        live.fleet.wait_workers("w2")
 
 
 @contextmanager
@@ -319,8 +339,10 @@ def assigned_twice(live: LiveFleet) -> Iterator[None]:
         client.transact([Create(paths.assignment(ghost), data)])
     finally:
         client.close()
-    yield
-    live.delete(topic)
+    try:
+        yield
+    finally:
+        live.delete(topic)
 
 
 @dataclass(frozen=True, slots=True)
