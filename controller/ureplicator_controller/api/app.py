@@ -40,6 +40,7 @@ from ureplicator_controller.api.http import browsers, openapi, problems
 from ureplicator_controller.api.http.load import limit_load
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
 from ureplicator_controller.api.instances import calls as instances
+from ureplicator_controller.api.instances.encoded import EncodedInstances
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagCollector
 from ureplicator_controller.api.lag_collection.metrics import LagMetrics
@@ -137,22 +138,22 @@ def create_app(needs: Dependencies) -> Flask:
     ids = RequestIds(needs.new_id, caller=caller)
     services = _services(needs, fleet, clusters, ids)
     lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
-    registry = CollectorRegistry()
-    timeout_s = needs.scrape_timeout_s
-    registry.register(
-        health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters, timeout_s=timeout_s)
-    )
-    registry.register(LagMetrics(lag_cache, timeout_s=timeout_s))
     standings = Standings(
         lag_cache=lag_cache, clock=needs.clock, stale_after_s=settings.audit.stale_after_s
     )
-    registry.register(
-        AuditMetrics(settings=settings, fleet=fleet, standings=standings, timeout_s=timeout_s)
-    )
     store = _timeline_store(needs)
-    registry.register(UsageMetrics(store=store, clock=needs.clock))
-    app.register_api(_timeline(needs, app, fleet, lag_cache, store))
-    for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry):
+    registry = _registry(needs, fleet, clusters, lag_cache, standings, store)
+    workers = EncodedInstances()
+    app.extensions[TIMELINE] = TimelineSampler(
+        settings=settings,
+        fleet=fleet,
+        lag_cache=lag_cache,
+        store=store,
+        prepare=workers.prepare,
+        clock=needs.clock,
+    )
+    app.register_api(timeline.blueprint(settings=settings, store=store, clock=needs.clock))
+    for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry, workers):
         app.register_api(blueprint)
     position_service = _position_service(needs, fleet, services, ids)
     app.register_api(
@@ -181,6 +182,26 @@ def create_app(needs: Dependencies) -> Flask:
     app.after_request(partial(_log_write, ids))
     app.after_request(ids.add_header)
     return app
+
+
+def _registry(
+    needs: Dependencies,
+    fleet: FleetCache,
+    clusters: Mapping[str, ClusterTopics],
+    lag_cache: LagCache,
+    standings: Standings,
+    store: TimelineStore,
+) -> CollectorRegistry:
+    settings, timeout_s = needs.settings, needs.scrape_timeout_s
+    registry = CollectorRegistry()
+    for collector in (
+        health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters, timeout_s=timeout_s),
+        LagMetrics(lag_cache, timeout_s=timeout_s),
+        AuditMetrics(settings=settings, fleet=fleet, standings=standings, timeout_s=timeout_s),
+        UsageMetrics(store=store, clock=needs.clock),
+    ):
+        registry.register(collector)
+    return registry
 
 
 def _services(
@@ -212,6 +233,7 @@ def _blueprints(
     services: Services,
     lag_cache: LagCache,
     registry: CollectorRegistry,
+    workers: EncodedInstances,
 ) -> Iterable[APIBlueprint]:
     settings = needs.settings
     return (
@@ -238,7 +260,9 @@ def _blueprints(
             workers=services.workers,
             switches=services.switches,
         ),
-        instances.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
+        instances.blueprint(
+            fleet=fleet, workers=services.workers, switches=services.switches, encoded=workers
+        ),
         tasks.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
         validation.blueprint(settings=settings, fleet=fleet, clusters=clusters),
         principals.blueprint(settings=settings, readers=needs.principals),
@@ -280,20 +304,6 @@ def _audits(
     return audits.blueprint(
         settings=needs.settings, fleet=fleet, audits=service, standings=standings
     )
-
-
-def _timeline(
-    needs: Dependencies,
-    app: Flask,
-    fleet: FleetCache,
-    lag_cache: LagCache,
-    store: TimelineStore,
-) -> APIBlueprint:
-    settings = needs.settings
-    app.extensions[TIMELINE] = TimelineSampler(
-        settings=settings, fleet=fleet, lag_cache=lag_cache, store=store, clock=needs.clock
-    )
-    return timeline.blueprint(settings=settings, store=store, clock=needs.clock)
 
 
 def _timeline_store(needs: Dependencies) -> TimelineStore:

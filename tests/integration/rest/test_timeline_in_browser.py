@@ -39,7 +39,7 @@ def rest() -> Iterator[RestFixture]:
     asked = PastEvent(3, EventKind.SWITCH, "rebalance requested", gone_ms, request="r1/olga")
     rest.put(rest.paths.history_block(0), encode_history([gone, moved, asked]))
     for _ in range(30):
-        rest.app.extensions[TIMELINE].sample()
+        rest.app.extensions[TIMELINE].run_once()
         rest.clock.advance(60)
     rest.app.extensions[TIMELINE].store.add_usage(
         {Route("s0", "target"): CopyCost(1_500_000_000, 1_500_000_000_000, 3_600.0)},

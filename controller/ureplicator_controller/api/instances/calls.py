@@ -41,10 +41,13 @@ _SHOWN = 100
 
 
 def blueprint(
-    *, fleet: FleetCache, workers: WorkerService, switches: SwitchService
+    *,
+    fleet: FleetCache,
+    workers: WorkerService,
+    switches: SwitchService,
+    encoded: EncodedInstances,
 ) -> APIBlueprint:
     api = group("instances", __name__)
-    encoded = EncodedInstances()
 
     def response(fleet_state: FleetState, shown: Sequence[WorkerId]) -> Response:
         body = encoded.body(fleet_state, fleet.tallies(fleet_state), shown)
@@ -79,6 +82,11 @@ def blueprint(
         shown.headers.update(etag(fleet_state.nodes.get(fleet.paths.worker_known(worker))))
         return shown
 
+    _add_tags(api, workers)
+    return api
+
+
+def _add_tags(api: APIBlueprint, workers: WorkerService) -> None:
     @api.delete("/instances/<path:worker>", responses=write_responses(WorkerTags, 404))
     @operator
     def drain_instance(path: WorkerPath, query: Query, header: IfMatchHeader) -> JsonResult:
@@ -106,8 +114,6 @@ def blueprint(
         id = node_name(path.worker)
         workers.forget(id, header.condition)
         return {"worker": id, "forgotten": True}
-
-    return api
 
 
 def worker_name(name: str) -> WorkerId:

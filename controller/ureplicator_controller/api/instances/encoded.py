@@ -3,7 +3,8 @@
 It names every partition of the fleet twice, for uReplicator's scripts and for operators: 15 MB for 100,000
 partitions. From one request to the next few workers report anything new, so the text about each worker is
 kept while nothing of it changes. Rates are means of some minutes, so those that were decoded last for another
-purpose, such as the timeline, are recent enough (`recent_loads`).
+purpose, such as the timeline, are recent enough (`recent_loads`). Texts of a whole fleet are prepared every
+few seconds, so that no request waits for them.
 
 Texts are bytes and joined once. The rows of partitions are written by hand: that takes half of the time of
 making objects and encoding them.
@@ -61,14 +62,8 @@ class EncodedInstances:
     def body(self, fleet_state: FleetState, tallies: Tallies, workers: Iterable[WorkerId]) -> bytes:
         """uReplicator's three keys, and `workers` with the details, as JSON."""
         snapshot = fleet_state.snapshot
-        ideal = validation_counts(snapshot, tallies).ideal_state
-        chosen, known = list(workers), known_workers(snapshot)
-        with self._lock:
-            texts = {
-                worker: self._text(snapshot, worker, ideal.get(worker, 0)) for worker in chosen
-            }
-            for worker in self._texts.keys() - frozenset(known):
-                del self._texts[worker]
+        chosen = list(workers)
+        texts = self._prepared(snapshot, tallies, chosen)
         tagged = (w for w, each in snapshot.known.items() if each.value.blacklisted)
         return b"".join(
             (
@@ -77,12 +72,27 @@ class EncodedInstances:
                 b', "blacklisted": ',
                 json.dumps(sorted(tagged)).encode(),
                 b', "allInstances": ',
-                json.dumps(known).encode(),
+                json.dumps(known_workers(snapshot)).encode(),
                 b', "workers": ',
                 *_object((worker, texts[worker].details) for worker in chosen),
                 b"}",
             )
         )
+
+    def prepare(self, fleet_state: FleetState, tallies: Tallies) -> None:
+        """Make the texts about all workers, so that the next request need not."""
+        snapshot = fleet_state.snapshot
+        self._prepared(snapshot, tallies, known_workers(snapshot))
+
+    def _prepared(
+        self, snapshot: Snapshot, tallies: Tallies, workers: Iterable[WorkerId]
+    ) -> dict[WorkerId, _WorkerText]:
+        ideal = validation_counts(snapshot, tallies).ideal_state
+        with self._lock:
+            texts = {each: self._text(snapshot, each, ideal.get(each, 0)) for each in workers}
+            for worker in self._texts.keys() - frozenset(known_workers(snapshot)):
+                del self._texts[worker]
+        return texts
 
     def _text(self, snapshot: Snapshot, worker: WorkerId, ideal: int) -> _WorkerText:
         inputs = (

@@ -124,13 +124,7 @@ class LagCollector:
         logs = self._read_logs(topics, positions)
         found: dict[TopicKey, dict[int, PartitionLag]] = {}
         for key, intent in topics.items():
-            result = logs[key.route.source]
-            found[key] = {
-                partition.number: self._figures(
-                    partition, _position(positions, partition, intent), result, began_s
-                )
-                for partition in _partitions(key, intent)
-            }
+            found[key] = self._topic(key, intent, positions, logs[key.route.source], began_s)
         self._drop_others(topics)
         self._warn(found)
         return LagReport(self._clock.monotonic_s(), found)
@@ -204,6 +198,8 @@ class LagCollector:
             if key.route.source == source:
                 count = max(intent.partitions, len(wanted.get(key.topic, ())))
                 wanted[key.topic] = range(count)
+                if isinstance(positions[key.route], OperatingError):
+                    continue
                 for partition in _partitions(key, intent):
                     position = _position(positions, partition, intent)
                     if isinstance(position, int):
@@ -227,6 +223,25 @@ class LagCollector:
             self._readings[partition] = RecordTime(time, now_s)
 
     # --- Evaluation
+
+    def _topic(
+        self,
+        key: TopicKey,
+        intent: TopicIntent,
+        positions: Positions,
+        result: _LogResult | OperatingError,
+        began_s: float,
+    ) -> dict[int, PartitionLag]:
+        of_route = positions[key.route]
+        if isinstance(of_route, OperatingError) and isinstance(result, OperatingError):
+            unknown = _unknown(key.route, of_route, result)
+            return dict.fromkeys(range(intent.partitions), unknown)
+        return {
+            partition.number: self._figures(
+                partition, _position(positions, partition, intent), result, began_s
+            )
+            for partition in _partitions(key, intent)
+        }
 
     def _figures(
         self,
@@ -260,11 +275,9 @@ class LagCollector:
 
     def _drop_others(self, topics: IntentsByKey) -> None:
         """Drop what is known of partitions that are no longer whitelisted."""
-        kept = {
-            partition for key, intent in topics.items() for partition in _partitions(key, intent)
-        }
-        self._tracks = {each: found for each, found in self._tracks.items() if each in kept}
-        self._readings = {each: found for each, found in self._readings.items() if each in kept}
+        for known in (self._tracks, self._readings):
+            for partition in [each for each in known if not _is_whitelisted(each, topics)]:
+                del known[partition]
 
     def _warn(self, found: Mapping[TopicKey, Mapping[int, PartitionLag]]) -> None:
         """Warn once for each topic until no partition of it is near the retention limit."""
@@ -309,6 +322,11 @@ def _read_log(reader: LogReader, query: _LogQuery) -> _LogResult:
 
 def _partitions(key: TopicKey, intent: TopicIntent) -> list[Partition]:
     return [Partition(key.route, key.topic, number) for number in range(intent.partitions)]
+
+
+def _is_whitelisted(partition: Partition, topics: IntentsByKey) -> bool:
+    intent = topics.get(partition.key)
+    return intent is not None and partition.number < intent.partitions
 
 
 def _position(

@@ -2,12 +2,14 @@
 
 It sees the fleet as REST does. While ZooKeeper is unavailable there is a gap in the figures; events of that
 time follow with the history. The lag is the one that requests share (`lag_collection.cache`).
+
+`prepare` is called with the state that was sampled: what requests keep of it is made before one comes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.settings import Settings
@@ -16,16 +18,19 @@ from ureplicator_common.coordination import Node
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.znodes import UnreadableContent, decode_usage
 from ureplicator_controller.api.lag_collection.cache import LagCache
+from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.timeline.store import MAX_TOPICS, Event, TimelineStore, kept_from_ms
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.route_figures import lagging_topics, route_figures
 from ureplicator_controller.core.reporting.shown_events import shown_event
+from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.usage import SeenUsage, grown, remembered
 
 LAG_TIMEOUT_S = 1.0
-MIN_REST = 20.0
-"""Rest after a sample, in times of what it took: in a fleet of 100,000 partitions that is seconds."""
+MIN_REST, MAX_REST_S = 20.0, 60.0
+"""Rest after a sample, in times of what it took without the wait for the lag: some tenths of a second in a
+fleet of 100,000 partitions."""
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +45,14 @@ class TimelineSampler:
         fleet: FleetCache,
         lag_cache: LagCache,
         store: TimelineStore,
+        prepare: Callable[[FleetState, Tallies], None],
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._lag_cache = lag_cache
         self.store = store
+        self._prepare = prepare
         self._clock = clock
         self._kept: dict[int, PastEvent] = {}
         """Events by number, as they were written."""
@@ -56,7 +63,9 @@ class TimelineSampler:
         """Sample; returns the seconds until the next time. A failure is logged once, until it is another."""
         began_s = self._clock.monotonic_s()
         try:
-            self.sample()
+            report = self._lag_cache.report(timeout_s=LAG_TIMEOUT_S)
+            began_s = self._clock.monotonic_s()
+            self._sample(report)
             failure = ""
         except OperatingError as error:
             failure = str(error)
@@ -67,16 +76,17 @@ class TimelineSampler:
             log.warning("no figures for the timeline: %s", failure)
         self._failure = failure
         took_s = self._clock.monotonic_s() - began_s
-        return max(self._settings.controller.timeline.interval_s, MIN_REST * took_s)
+        interval_s = self._settings.controller.timeline.interval_s
+        return max(interval_s, min(MIN_REST * took_s, MAX_REST_S))
 
-    def sample(self) -> None:
+    def _sample(self, report: LagReport | None) -> None:
         """Write the figures of now. Raises OperatingError."""
         fleet_state, at_ms = self._fleet.current(), self._clock.wall_ms()
-        report = self._lag_cache.report(timeout_s=LAG_TIMEOUT_S)
         lags = report.summaries if report else {}
+        tallies = self._fleet.tallies(fleet_state)
         figures = route_figures(
             fleet_state.snapshot,
-            self._fleet.tallies(fleet_state),
+            tallies,
             lags,
             [config.route for config in self._settings.routes],
             at_ms=at_ms,
@@ -87,6 +97,7 @@ class TimelineSampler:
         self._kept = found
         self._add_usage(fleet_state, at_ms)
         self.store.forget(before_ms=kept_from_ms(at_ms))
+        self._prepare(fleet_state, tallies)
 
     def _changed(self, found: dict[int, PastEvent]) -> Iterator[Event]:
         for number, past in sorted(found.items()):

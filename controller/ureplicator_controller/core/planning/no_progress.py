@@ -37,6 +37,7 @@ from ureplicator_common.contents import IdealEntry, PartitionLoad
 from ureplicator_common.model import Partition, Route, SessionId, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_active
+from ureplicator_controller.core.state.loads import recent_loads
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 REPORT_AFTER_S = 600.0
@@ -76,7 +77,11 @@ class PartitionWithoutProgress:
 def partitions_without_progress(
     snapshot: Snapshot, view: ExternalView
 ) -> list[PartitionWithoutProgress]:
-    """Partitions to list, in order: without progress for `REPORT_AFTER_S`, or since they were moved."""
+    """Partitions to list, in order: without progress for `REPORT_AFTER_S`, or since they were moved.
+
+    For people, by loads that may be some seconds old; decisions are made by the newest."""
+    loads = {worker: recent_loads(snapshot.loads, worker) for worker in snapshot.loads}
+    snapshot = replace(snapshot, loads=loads)
     found = {
         partition: (entry, load)
         for partition, entry, load in _without_progress_for(snapshot, REPORT_AFTER_S)

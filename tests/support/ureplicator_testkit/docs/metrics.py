@@ -54,7 +54,7 @@ def of_rest() -> list[Metric]:
     for copied in (0, 1_000_000):
         counts = {ROUTE: RouteUsage(copied, copied)}
         fixture.put(usage, encode_usage(WorkerUsage(now_ms, copied, counts)), ephemeral=True)
-        sampler.sample()
+        sampler.run_once()
         fixture.clock.advance(LOADS_MAX_AGE_S)
     text = fixture.call("GET", "/metrics").text
     fixture.close()

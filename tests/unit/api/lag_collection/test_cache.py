@@ -144,6 +144,18 @@ def test_a_cluster_that_does_not_respond_leaves_others_their_figures(
     assert lag.connected == ["b", "c"] or lag.connected == ["c", "b"]
 
 
+def test_partitions_share_the_reason_when_neither_cluster_responds(lag: LagFixture) -> None:
+    lag.report()
+    lag.clock.advance(FRESH_S)
+    with lag.source.failing(), lag.targets["b"].failing():
+        unknown = lag.report().topics[KEY]
+    assert unknown.keys() == {0, 1}
+    assert unknown[0] is unknown[1]
+    assert unknown[0].reason == "b: no broker responds; a: no broker responds"
+    lag.clock.advance(FRESH_S)
+    assert lag.report().topics[KEY][0].lag_records == 4
+
+
 def test_routes_from_one_source_share_its_requests(lag: LagFixture) -> None:
     lag.topics[TopicKey(AC, "orders")] = TopicIntent(2, 2)
     for number in (0, 1):

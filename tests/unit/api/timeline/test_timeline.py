@@ -24,6 +24,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import encode_history, encode_usage
 from ureplicator_controller.api.app import TIMELINE
+from ureplicator_controller.api.instances import encoded
 from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S
 from ureplicator_controller.api.timeline.sampler import TimelineSampler
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
@@ -79,9 +80,9 @@ def test_events_are_kept_beyond_the_ring_and_their_duration_follows(busy: RestFi
     )
     path = busy.paths.history_block(0)
     busy.put(path, encode_history([GONE, moved]))
-    sampler(busy).sample()
+    sampler(busy).run_once()
     busy.put(path, encode_history([replace(moved, took_ms=300)]))
-    sampler(busy).sample()
+    sampler(busy).run_once()
     busy.clock.advance(30)
     events = shown(busy)["events"]
     assert [each["number"] for each in events] == [1, 2]
@@ -89,7 +90,7 @@ def test_events_are_kept_beyond_the_ring_and_their_duration_follows(busy: RestFi
 
 
 def test_a_time_in_the_past_is_shown_as_it_was(busy: RestFixture) -> None:
-    sampler(busy).sample()
+    sampler(busy).run_once()
     busy.clock.advance(7_200)
     assert shown(busy)["routes"] == {}
     found = shown(busy, "at=1970-01-01T00:20:00Z&minutes=10")
@@ -116,9 +117,9 @@ def test_lag_of_a_topic_over_time(busy: RestFixture) -> None:
 
 
 def test_more_than_a_day_is_not_kept(busy: RestFixture) -> None:
-    sampler(busy).sample()
+    sampler(busy).run_once()
     busy.clock.advance(86_401)
-    sampler(busy).sample()
+    sampler(busy).run_once()
     assert shown(busy)["keptSince"] == 1_000_000 + 86_401_000
 
 
@@ -132,7 +133,7 @@ def test_wrong_input_is_refused(busy: RestFixture, query: str) -> None:
 def test_without_zookeeper_there_is_a_gap_and_one_line(
     busy: RestFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sampler(busy).sample()
+    sampler(busy).run_once()
     with busy.zookeeper_unavailable(), caplog.at_level(logging.WARNING):
         for _ in range(3):
             busy.clock.advance(15)
@@ -151,7 +152,7 @@ def put_usage(rest: RestFixture, copied_bytes: int, cpu_ms: int) -> None:
 def test_usage_of_a_day_is_summed_up(busy: RestFixture) -> None:
     for copied_bytes, cpu_ms in ((10**9, 500), (10**9 + 10**12, 500 + 3_600_000)):
         put_usage(busy, copied_bytes, cpu_ms)
-        sampler(busy).sample()
+        sampler(busy).run_once()
         busy.clock.advance(15)
     (found,) = busy.call("GET", "/usage").get_json()["usage"]
     assert found == {
@@ -172,7 +173,7 @@ def test_usage_of_a_day_is_summed_up(busy: RestFixture) -> None:
 
 def test_usage_that_cannot_be_read_is_left_out(busy: RestFixture) -> None:
     busy.put(busy.paths.measures.usage(WorkerId("w1")), b"garbage", ephemeral=True)
-    sampler(busy).sample()
+    sampler(busy).run_once()
     assert busy.call("GET", "/usage").get_json() == {"usage": []}
     assert list(shown(busy)["routes"]) == [str(ROUTE)]
 
@@ -185,3 +186,11 @@ def test_usage_is_no_reason_for_a_new_state(busy: RestFixture) -> None:
     assert fleet.current() is before
     busy.clock.advance(LOADS_MAX_AGE_S)
     assert fleet.current() is not before
+
+
+def test_instances_are_prepared_for_the_next_request(
+    busy: RestFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler(busy).run_once()
+    monkeypatch.setattr(encoded, "_details", pytest.fail)
+    assert busy.call("GET", "/instances").get_json()["workers"]["w1"]["heldPartitions"] == 2

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from ureplicator_common.contents import Switches
-from ureplicator_common.model import Partition
+from ureplicator_common.coordination import Node, Stat
+from ureplicator_common.model import Partition, SessionId
 from ureplicator_controller.core.planning.no_progress import (
     MOVE_AFTER_S,
     REPORT_AFTER_S,
@@ -16,7 +18,9 @@ from ureplicator_controller.core.planning.no_progress import (
     partitions_without_progress,
     suspect_workers,
 )
+from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import external_view, ideal_entries
+from ureplicator_controller.core.state.loads import DecodedLoads
 from ureplicator_testkit.control.fleet import ControlFleet, partition
 from ureplicator_testkit.control.load_meter import LoadMeter
 
@@ -212,6 +216,18 @@ def test_move_for_another_reason_keeps_the_move_count() -> None:
     meter.run(3)
     entry = meter.fleet.entry("t")
     assert (entry.reason, entry.no_progress_moves) == (f"worker {owner} lost", 1)
+
+
+def test_the_list_is_made_of_loads_that_were_decoded_for_others() -> None:
+    meter = fleet_of("a")
+    meter.without_progress.add(POISON)
+    meter.run(REPORT_AFTER_S / 60)
+    seen = meter.fleet.snapshot()
+    known = {worker: Stored(loads, 1, 1, SessionId(7)) for worker, loads in seen.loads.items()}
+    node = Node(b"not decoded", Stat(2, 1, 1, SessionId(7)))
+    later = DecodedLoads(dict.fromkeys(known, node), lambda *_: pytest.fail("decoded"), known.get)
+    found = partitions_without_progress(replace(seen, loads=later), external_view(seen))
+    assert found == listed(meter) != []
 
 
 def test_partition_is_not_moved_from_the_only_worker() -> None:
