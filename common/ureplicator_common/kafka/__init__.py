@@ -88,7 +88,8 @@ class TopicAdmin(Protocol):
     """Topics of one cluster. Every call may raise ClusterUnavailable."""
 
     def topics(self) -> Mapping[str, TopicInfo]:
-        """All topics that are not internal, in one call."""
+        """All topics that are not internal, in one call; may be the same object as before if nothing has
+        changed."""
         ...
 
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:

@@ -11,7 +11,8 @@ Its traps, and the countermeasures:
 * A broker reports "created" before the other brokers know the topic. `create_topic` and `grow_topic`
   return only when the metadata has every partition with a leader, since the topic is used next.
 * A KRaft broker shows the topics of a request only when it has created the logs of the request before,
-  some ten milliseconds each. So threads that create topics at the same time share a request.
+  some milliseconds each. So threads that create topics at the same time share a request, and those that
+  look for a topic or its settings, too: an import of thousands of topics would keep the brokers busy.
 * Every call has a time limit (`timeout_s`); without a broker librdkafka would retry without end. It also
   writes each failed connection to stderr: silenced, since the raised error reports the same once.
 """
@@ -24,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -54,10 +56,13 @@ from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
 from ureplicator_common.kafka.shared_requests import SharedRequests
 from ureplicator_common.kafka.topics.deletion import delete_topic
+from ureplicator_common.kafka.topics.listing import TopicListing
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
 MAX_CREATED_TOGETHER = 5_000
 """Partitions in one request. A KRaft controller refuses those with more than 10,000."""
+MAX_DESCRIBED_TOGETHER = 1_000
+"""Topics in one request."""
 REASON_S = 3.0
 _POLL_S = 0.05
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -85,10 +90,18 @@ class ConfluentTopicAdmin:
     """`TopicAdmin` of the cluster with these client properties."""
 
     def __init__(self, properties: Mapping[str, str], *, timeout_s: float = 5.0) -> None:
-        self._properties = properties
         self._servers = properties.get("bootstrap.servers", "")
         self._timeout_s = timeout_s
+        self._open = partial(open_client, "", properties, timeout_s=timeout_s)
+        self._listing = TopicListing(self._open)
         self._creations = SharedRequests(self._create, max_size=MAX_CREATED_TOGETHER)
+        self._descriptions: SharedRequests[str, str, TopicDescription | KafkaError] = (
+            SharedRequests(self._describe, max_size=MAX_DESCRIBED_TOGETHER)
+        )
+        self._config_reads: SharedRequests[str, str, Mapping[str, str]] = SharedRequests(
+            lambda topics: _own_settings(self.settings(topics, timeout_s=timeout_s)),
+            max_size=MAX_DESCRIBED_TOGETHER,
+        )
         self._clients = _Clients(
             {
                 "log_level": "0",
@@ -103,23 +116,18 @@ class ConfluentTopicAdmin:
         return self._clients.current()
 
     def topics(self) -> Mapping[str, TopicInfo]:
-        names = self._call(lambda: self._client.list_topics(timeout=self._timeout_s)).topics
-        return self.find(sorted(names))
+        return self._listing.topics()
 
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
+        found = self._described(topics[0]) if len(topics) == 1 else self._describe(topics)
         return {
             name: _info(described)
-            for name, described in self._describe(topics).items()
+            for name, described in found.items()
             if isinstance(described, KafkaError) or not described.is_internal
         }
 
     def configs(self, topic: str) -> Mapping[str, str]:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        futures = self._call(
-            lambda: self._client.describe_configs([resource], request_timeout=self._timeout_s)
-        )
-        entries = _settings(self._result(futures[resource]))
-        return {name: entry.value for name, entry in sorted(entries.items()) if entry.is_own}
+        return self._config_reads.perform(topic, topic) or {}
 
     def effective_configs(
         self, topics: Sequence[str], *, timeout_s: float
@@ -191,13 +199,13 @@ class ConfluentTopicAdmin:
         self._creations.perform(topic, new, size=partitions)
         self._wait_until_visible(topic, partitions)
 
-    def _create(self, topics: Sequence[NewTopic]) -> dict[str, Exception]:
+    def _create(self, topics: Sequence[NewTopic]) -> dict[str, Exception | None]:
         """Those that were not created, with the reason."""
         futures = self._call(
             lambda: self._client.create_topics(list(topics), request_timeout=self._timeout_s),
             refused=TopicRefused,
         )
-        failed: dict[str, Exception] = {}
+        failed: dict[str, Exception | None] = {}
         for topic, future in futures.items():
             try:
                 self._result(future, refused=TopicRefused)
@@ -216,11 +224,17 @@ class ConfluentTopicAdmin:
         self._wait_until_visible(topic, partitions)
 
     def delete_topic(self, topic_id: str) -> None:
-        with closing(open_client("", self._properties, timeout_s=self._timeout_s)) as client:
+        with closing(self._open()) as client:
             delete_topic(client, topic_id)
 
     def close(self) -> None:
         self._clients.close()
+        self._listing.close()
+
+    def _described(self, name: str) -> dict[str, TopicDescription | KafkaError]:
+        """A topic if it exists, or its error."""
+        found = self._descriptions.perform(name, name)
+        return {} if found is None else {name: found}
 
     def _describe(self, names: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
         """Topics that exist, or the error of one."""
@@ -247,21 +261,13 @@ class ConfluentTopicAdmin:
 
     def _wait_until_visible(self, topic: str, partitions: int) -> None:
         deadline_s = time.monotonic() + self._timeout_s
-        while not self._is_visible(topic, partitions):
+        while not _is_whole(self._described(topic), partitions):
             if time.monotonic() > deadline_s:
                 raise ClusterUnavailable(
                     f"cluster at {self._servers}: {topic} was accepted, but its {partitions}"
                     f" partitions have no leaders after {self._timeout_s:g} s"
                 )
             time.sleep(_POLL_S)
-
-    def _is_visible(self, topic: str, partitions: int) -> bool:
-        return any(
-            not isinstance(found, KafkaError)
-            and len(found.partitions) >= partitions
-            and all(p.leader for p in found.partitions)
-            for found in self._describe([topic]).values()
-        )
 
     def _call(
         self, call: Callable[[], T], *, refused: type[OperatingError] = ClusterUnavailable
@@ -363,6 +369,28 @@ def _cause(error: KafkaException) -> KafkaError:
 def _is_client_error(cause: KafkaError) -> bool:
     """librdkafka's own codes are negative: no connection, no response. A bad argument is not one."""
     return cause.code() < 0 and cause.code() != KafkaError._INVALID_ARG  # noqa: SLF001
+
+
+def _is_whole(found: Mapping[str, TopicDescription | KafkaError], partitions: int) -> bool:
+    """True if the topic is there, and has so many partitions, each with a leader."""
+    return any(
+        not isinstance(each, KafkaError)
+        and len(each.partitions) >= partitions
+        and all(p.leader for p in each.partitions)
+        for each in found.values()
+    )
+
+
+def _own_settings(
+    found: Mapping[str, Mapping[str, TopicSetting] | OperatingError],
+) -> dict[str, Mapping[str, str] | Exception]:
+    """Settings of each topic itself, without defaults, or its error."""
+    return {
+        topic: settings
+        if isinstance(settings, OperatingError)
+        else {name: each.value for name, each in sorted(settings.items()) if each.is_own}
+        for topic, settings in found.items()
+    }
 
 
 def _info(described: TopicDescription | KafkaError) -> TopicInfo:

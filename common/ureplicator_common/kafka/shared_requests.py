@@ -18,54 +18,55 @@ from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Queued(Generic[Key, Item]):
+class Queued(Generic[Key, Item, Result]):
     """An item, and its outcome when its request is done."""
 
     key: Key
     item: Item
     size: int
-    outcome: Future[None] = field(default_factory=Future)
+    outcome: Future[Result | None] = field(default_factory=Future)
 
 
-class SharedRequests(Generic[Key, Item]):
-    """`send` performs one request and returns the error of each item that failed; what it raises is the
-    error of all. A request has items of different keys, and of `max_size` together at most, unless a
-    single one is larger."""
+class SharedRequests(Generic[Key, Item, Result]):
+    """`send` performs one request and returns the result or the error of items by their keys, nothing of
+    those that have none; what it raises is the error of all. A request has items of different keys, and of
+    `max_size` together at most, unless a single one is larger."""
 
     def __init__(
-        self, send: Callable[[Sequence[Item]], Mapping[Key, Exception]], *, max_size: int
+        self, send: Callable[[Sequence[Item]], Mapping[Key, Result | Exception]], *, max_size: int
     ) -> None:
         self._send = send
         self._max_size = max_size
-        self._queue: list[Queued[Key, Item]] = []
+        self._queue: list[Queued[Key, Item, Result]] = []
         self._changing = threading.Lock()
         self._sending = threading.Lock()
 
-    def perform(self, key: Key, item: Item, *, size: int) -> None:
-        """Queue an item and wait until its request is done. Raises its error."""
-        self.finish(self.queue(key, item, size=size))
+    def perform(self, key: Key, item: Item, *, size: int = 1) -> Result | None:
+        """Queue an item and wait until its request is done; its result. Raises its error."""
+        return self.finish(self.queue(key, item, size=size))
 
-    def queue(self, key: Key, item: Item, *, size: int) -> Queued[Key, Item]:
-        queued = Queued(key, item, size)
+    def queue(self, key: Key, item: Item, *, size: int) -> Queued[Key, Item, Result]:
+        queued: Queued[Key, Item, Result] = Queued(key, item, size)
         with self._changing:
             self._queue.append(queued)
         return queued
 
-    def finish(self, queued: Queued[Key, Item]) -> None:
-        """Send what is queued, unless another thread has sent this item. Raises its error."""
+    def finish(self, queued: Queued[Key, Item, Result]) -> Result | None:
+        """Send what is queued, unless another thread has sent this item; its result. Raises its error."""
         while not queued.outcome.done():
             with self._sending:
                 if not queued.outcome.done():
                     self._send_portion(self._portion())
-        queued.outcome.result()
+        return queued.outcome.result()
 
-    def _portion(self) -> Sequence[Queued[Key, Item]]:
+    def _portion(self) -> Sequence[Queued[Key, Item, Result]]:
         """Take the items of the next request from the queue, oldest first."""
-        taken: dict[Key, Queued[Key, Item]] = {}
-        rest: list[Queued[Key, Item]] = []
+        taken: dict[Key, Queued[Key, Item, Result]] = {}
+        rest: list[Queued[Key, Item, Result]] = []
         size = 0
         with self._changing:
             for each in self._queue:
@@ -78,13 +79,15 @@ class SharedRequests(Generic[Key, Item]):
             self._queue = rest
         return list(taken.values())
 
-    def _send_portion(self, portion: Sequence[Queued[Key, Item]]) -> None:
+    def _send_portion(self, portion: Sequence[Queued[Key, Item, Result]]) -> None:
+        found: Mapping[Key, Result | Exception]
         try:
-            failed = self._send([each.item for each in portion])
+            found = self._send([each.item for each in portion])
         except Exception as error:
-            failed = {each.key: error for each in portion}
+            found = {each.key: error for each in portion}
         for each in portion:
-            if each.key in failed:
-                each.outcome.set_exception(failed[each.key])
+            result = found.get(each.key)
+            if isinstance(result, Exception):
+                each.outcome.set_exception(result)
             else:
-                each.outcome.set_result(None)
+                each.outcome.set_result(result)

@@ -15,7 +15,7 @@ class Sent:
         self.requests: list[list[str]] = []
         self.failed: dict[str, Exception] = {}
         self.broken: Exception | None = None
-        self.shared = SharedRequests(self._send, max_size=max_size)
+        self.shared: SharedRequests[str, str, None] = SharedRequests(self._send, max_size=max_size)
 
     def _send(self, items: Sequence[str]) -> Mapping[str, Exception]:
         self.requests.append(list(items))
@@ -95,3 +95,11 @@ def test_threads_that_come_during_a_request_share_the_next() -> None:
     for thread in threads:
         thread.join()
     assert sent.requests == [["a"], ["b", "c"]]
+
+
+def test_each_thread_gets_the_result_of_its_own_item() -> None:
+    shared: SharedRequests[str, str, int] = SharedRequests(
+        lambda items: {item: len(item) for item in items if item != "none"}, max_size=100
+    )
+    queued = [shared.queue(key, key, size=1) for key in ("one", "three", "none")]
+    assert [shared.finish(each) for each in queued] == [3, 5, None]

@@ -33,8 +33,9 @@ from ureplicator_controller.api.services.topic_clusters import TopicClusters
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.core.topics.rules import TopicRules
 
-WRITERS = 8
-"""Topics that a request writes side by side: most of their time is waiting for ZooKeeper and brokers."""
+WRITERS = 100
+"""Topics that a request writes side by side: most of their time is waiting for ZooKeeper and brokers, and
+what they ask a cluster at the same time is one request (`ureplicator_common.kafka.admin`)."""
 
 
 @dataclass(frozen=True, slots=True)
