@@ -38,6 +38,7 @@ UNAVAILABLE = 503
 HEAP_MB = 1_536
 LISTENER = "FAR"
 WORKER = "w1"
+BROKER_LIMIT = 0.5
 SETTLE_S = 20.0
 IDLE_S = 30.0
 ONLINE_S = 600.0
@@ -61,7 +62,7 @@ def figures(folder: Path, partitions: int, *, progress: Callable[[str], None]) -
             yield Figure(f"whitelist {partitions - FIRST:,} more", took_s, "s")
         fleet.wait_seconds(SETTLE_S)
         progress("idle")
-        yield from _idle(fleet, f"{partitions:,} partitions")
+        yield from _idle(fleet, source, f"{partitions:,} partitions")
 
 
 @contextmanager
@@ -130,11 +131,12 @@ def _online(fleet: Fleet) -> int:
     return sum(state == "ONLINE" for state, _ in fleet.states())
 
 
-def _idle(fleet: Fleet, size: str) -> Iterator[Figure]:
+def _idle(fleet: Fleet, source: KafkaCluster, size: str) -> Iterator[Figure]:
     worker = fleet.workers[WORKER]
     driver, jvms = worker.pid, pids_of(worker, "java")
     copiers = [pid for pid in pids_of(worker, "pyspark") if pid not in jvms]
-    before = _cpu_s([driver, *copiers, *jvms])
+    brokers = [each.pid for each in source.processes()]
+    before = _cpu_s([driver, *copiers, *jvms, *brokers])
     began_s = time.monotonic()
     fleet.wait_seconds(IDLE_S)
     spent = _cpu_s(before)
@@ -144,6 +146,8 @@ def _idle(fleet: Fleet, size: str) -> Iterator[Figure]:
     busiest = max(cost[pid] for pid in copiers)
     yield Figure(f"busiest of {SLOTS} slots, {size}", busiest, "CPU-s/s", SLOT_LIMIT)
     yield Figure(f"Spark's JVM, {size}", sum(cost[pid] for pid in jvms), "CPU-s/s")
+    busy = sum(cost[pid] for pid in brokers)
+    yield Figure(f"source's broker, {size}", busy, "CPU-s/s", BROKER_LIMIT)
     rss = max(psutil.Process(pid).memory_info().rss for pid in copiers)
     yield Figure(f"largest slot's memory, {size}", rss / 1e6, "MB")
 

@@ -16,8 +16,12 @@ from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.fetch_schedule import (
     LIVE_PARTITION_BYTES,
+    MAX_WAIT_MS,
     MIN_LIMITED_BYTES,
+    MIN_WAIT_MS,
+    PARTITIONS_PER_WAIT_MS,
     FetchSchedule,
+    live_wait_ms,
     partition_bytes,
     wanted,
 )
@@ -294,3 +298,33 @@ def test_partitions_of_a_limited_topic_share_its_room_at_each_scan() -> None:
     cluster.request_all()
     assert len(cluster.sessions[live]) == 2
     assert cluster.schedule.due == 0
+
+
+def test_a_request_for_many_quiet_partitions_is_held_for_longer() -> None:
+    held_ms = [live_wait_ms(count) for count in (0, 1, 200, 202, 1_000, 100_000)]
+    assert held_ms == [MIN_WAIT_MS, MIN_WAIT_MS, MIN_WAIT_MS, 101, MAX_WAIT_MS, MAX_WAIT_MS]
+
+
+@pytest.mark.parametrize("quiet", [10, PARTITIONS_PER_WAIT_MS * (MIN_WAIT_MS + 1)])
+def test_a_partition_does_not_wait_for_a_request_that_is_held_for_long(
+    quiet: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins beside those with a backlog, and changes the connection when the request has ended."""
+    cluster, held = Cluster(), set[Via]()
+    monkeypatch.setattr(cluster.connections, "in_flight", lambda via: int(via in held))
+    for number in range(quiet + 1):
+        cluster.lead(number, 1)
+    for number in range(quiet):
+        cluster.add(number)
+    cluster.request_all()
+    live, backlog = Via(1, Traffic.LIVE), Via(1, Traffic.BACKLOG)
+    held.add(live)
+    cluster.add(quiet)
+    by_via = cluster.schedule.scan(0.0, target_bytes=None)
+    (begins_at,) = (via for via, due in by_via.items() if cluster.fetches[quiet] in due)
+    assert begins_at == (backlog if quiet > 10 else live)
+    cluster.schedule.compose(begins_at, by_via[begins_at], version=VERSION, room_bytes=ROOM)
+    held.clear()
+    cluster.request_all()
+    assert len(cluster.sessions[live]) == quiet + 1
+    assert not cluster.sessions[backlog]

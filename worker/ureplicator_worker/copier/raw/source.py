@@ -27,7 +27,7 @@ from ureplicator_worker.copier.lane import GapFound
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.broker_fetches import Requested
 from ureplicator_worker.copier.raw.byte_limits import RouteLimits
-from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule
+from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule, live_wait_ms
 from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
@@ -51,8 +51,6 @@ from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
 from ureplicator_worker.copier.raw.partition import NEVER_S, FetchSide
 
-MAX_WAIT_MS = 100
-"""Limit for a broker that holds a request without data. An added partition may wait so long."""
 BACKLOG_WAIT_MS = 10
 """Partitions come and go here, and few stay long without data."""
 RESPONSE_BYTES = 8 << 20
@@ -232,7 +230,7 @@ class Source:
         correlation_id = connection.next_correlation_id()
         request = broker.request(
             correlation_id=correlation_id,
-            max_wait_ms=MAX_WAIT_MS if live else BACKLOG_WAIT_MS,
+            max_wait_ms=live_wait_ms(len(broker.partitions)) if live else BACKLOG_WAIT_MS,
             max_bytes=max_bytes,
         )
         try:

@@ -15,12 +15,15 @@ from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_worker.copier.raw.net import metadata as metadata_module
 from ureplicator_worker.copier.raw.net.metadata import (
     CONNECTS_AT_ONCE,
+    MIN_REFRESH_INTERVAL_S,
+    REFRESH_EVERY_S,
     ClusterMetadata,
     ClusterUnreachable,
     ConnectFailed,
     MetadataCrashed,
     MetadataEvent,
     ViewChanged,
+    rest_s,
 )
 
 E = TypeVar("E")
@@ -167,3 +170,12 @@ def test_an_unexpected_error_of_a_connect_is_reported(
     monkeypatch.setattr(metadata_module, "connect", connect)
     metadata_fixture.metadata.connect(Broker(1, "h", 1))
     assert isinstance(metadata_fixture.next(MetadataCrashed).error, ZeroDivisionError)
+
+
+def test_refreshes_that_others_want_take_a_tenth_of_a_core_at_most() -> None:
+    assert [rest_s(work_s) for work_s in (0.0, 0.005, 0.1, 60.0)] == [
+        MIN_REFRESH_INTERVAL_S,
+        MIN_REFRESH_INTERVAL_S,
+        1.0,
+        REFRESH_EVERY_S,
+    ]
