@@ -8,6 +8,7 @@ record is copied at least once. Key, value, headers, time and partition stay.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -42,6 +43,7 @@ _errors: list[KafkaError] = []
 
 def main() -> None:
     source, target, topics, codec, checkpoint = sys.argv[1:]
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # it has the data source, other Pythons do not
     builder: Any = SparkSession.builder
     spark: SparkSession = builder.master("local[1]").config(map=SETTINGS).getOrCreate()
     options = {
