@@ -33,6 +33,7 @@ from ureplicator_common.kafka.principals.requests import KafkaPrincipalReader
 from ureplicator_common.logging_setup import set_up
 from ureplicator_controller.api.app import TIMELINE, Dependencies, create_app
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
+from ureplicator_controller.api.tracing.sink import NoSpans, Spans
 from ureplicator_controller.engines.groups.clusters import open_route
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
@@ -84,8 +85,19 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
             source=open_client(route.source, settings.cluster(route.source)),
             target=open_client(route.target, settings.cluster(route.target)),
         ),
+        spans=_spans(settings, id),
         id=id,
     )
+
+
+def _spans(settings: Settings, id: str) -> Spans:
+    endpoint = settings.controller.tracing.endpoint
+    if not endpoint:
+        return NoSpans()
+    # 15 MB that REST has no use for otherwise
+    from ureplicator_controller.api.tracing.export import ExportedSpans
+
+    return ExportedSpans(endpoint, fleet=settings.fleet, id=id)
 
 
 def watch_daemon(pipe_fd: int, *, ended: Callable[[], None]) -> threading.Thread:

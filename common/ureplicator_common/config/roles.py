@@ -32,6 +32,14 @@ class TimelineSettings(Section):
     now."""
 
 
+class TracingSettings(Section):
+    """Traces of requests and of what the leader makes of them, for OpenTelemetry."""
+
+    endpoint: Annotated[str, Field(pattern=r"^$|^https?://\S+$")] = ""
+    """URL of a collector that takes OTLP over HTTP, as `http://collector:4318/v1/traces`; empty: no traces.
+    Headers and certificates are in OpenTelemetry's environment, such as `OTEL_EXPORTER_OTLP_HEADERS`."""
+
+
 class ControllerSettings(Section):
     """REST and the delays and limits of the leader's plan."""
 
@@ -43,6 +51,7 @@ class ControllerSettings(Section):
     access: AccessSettings = AccessSettings()
     tls: TlsSettings = TlsSettings()
     timeline: TimelineSettings = TimelineSettings()
+    tracing: TracingSettings = TracingSettings()
     allowed_hosts: tuple[str, ...] = ()
     """Public names under which clients reach REST, as in `["ureplicator.example.com"]`. Addresses, names
     without a dot and those of Kubernetes always count; any other is refused, since a page of the Web may

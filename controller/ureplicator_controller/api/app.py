@@ -73,6 +73,8 @@ from ureplicator_controller.api.timeline import calls as timeline
 from ureplicator_controller.api.timeline.metrics import UsageMetrics
 from ureplicator_controller.api.timeline.sampler import TimelineSampler
 from ureplicator_controller.api.timeline.store import TimelineStore, TimelineUnavailable
+from ureplicator_controller.api.tracing import requests as tracing
+from ureplicator_controller.api.tracing.sink import NoSpans, Spans
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.groups.survey import RouteClusters
@@ -113,6 +115,7 @@ class Dependencies:
     principals: Callable[[str], PrincipalReader]
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
+    spans: Spans = field(default_factory=NoSpans)
     new_id: Callable[[], str] = _new_id
     validate_responses: bool = False
     scrape_timeout_s: float = SCRAPE_TIMEOUT_S
@@ -150,6 +153,8 @@ def create_app(needs: Dependencies) -> Flask:
         lag_cache=lag_cache,
         store=store,
         prepare=workers.prepare,
+        spans=needs.spans,
+        id=needs.id,
         clock=needs.clock,
     )
     app.register_api(timeline.blueprint(settings=settings, store=store, clock=needs.clock))
@@ -177,6 +182,7 @@ def create_app(needs: Dependencies) -> Flask:
     app.view_functions["dashboard.static"] = viewer(lambda **path: files(**path))
     check_declared(app)
     problems.register(app)
+    tracing.register(app, spans=needs.spans, ids=ids, caller=caller, clock=needs.clock)
     health.count_requests(app, registry)
     app.after_request(browsers.add_headers)
     app.after_request(partial(_log_write, ids))

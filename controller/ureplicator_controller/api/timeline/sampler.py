@@ -3,13 +3,16 @@
 It sees the fleet as REST does. While ZooKeeper is unavailable there is a gap in the figures; events of that
 time follow with the history. The lag is the one that requests share (`lag_collection.cache`).
 
+Events become spans where this controller leads, each once. Those of before its first sample do not: a
+process that has just started does not know which were sent.
+
 `prepare` is called with the state that was sampled: what requests keep of it is made before one comes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.settings import Settings
@@ -21,9 +24,11 @@ from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.timeline.store import MAX_TOPICS, Event, TimelineStore, kept_from_ms
+from ureplicator_controller.api.tracing.sink import Spans
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.route_figures import lagging_topics, route_figures
 from ureplicator_controller.core.reporting.shown_events import shown_event
+from ureplicator_controller.core.spans import event_span
 from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.usage import SeenUsage, grown, remembered
 
@@ -46,15 +51,20 @@ class TimelineSampler:
         lag_cache: LagCache,
         store: TimelineStore,
         prepare: Callable[[FleetState, Tallies], None],
+        spans: Spans,
+        id: str,
         clock: Clock,
     ) -> None:
+        """`id`: of this controller."""
         self._settings = settings
         self._fleet = fleet
         self._lag_cache = lag_cache
         self.store = store
         self._prepare = prepare
         self._clock = clock
-        self._kept: dict[int, PastEvent] = {}
+        self._spans = spans
+        self._id = id
+        self._kept: dict[int, PastEvent] | None = None
         """Events by number, as they were written."""
         self._seen: SeenUsage | None = None
         self._failure = ""
@@ -93,16 +103,24 @@ class TimelineSampler:
         )
         found = {past.number: past for past in past_events(fleet_state.snapshot.history)}
         topics = lagging_topics(lags, at_ms=at_ms, limit=MAX_TOPICS)
-        self.store.add(figures, list(self._changed(found)), topics)
+        changed = self._changed(found)
+        self.store.add(figures, [_kept_event(each) for each in changed], topics)
+        if self._kept is not None and fleet_state.leader and fleet_state.leader.id == self._id:
+            self._trace(changed)
         self._kept = found
         self._add_usage(fleet_state, at_ms)
         self.store.forget(before_ms=kept_from_ms(at_ms))
         self._prepare(fleet_state, tallies)
 
-    def _changed(self, found: dict[int, PastEvent]) -> Iterator[Event]:
-        for number, past in sorted(found.items()):
-            if self._kept.get(number) != past:
-                yield Event(past.wall_ms, number, shown_event(past))
+    def _changed(self, found: dict[int, PastEvent]) -> list[PastEvent]:
+        kept = self._kept or {}
+        return [past for number, past in sorted(found.items()) if kept.get(number) != past]
+
+    def _trace(self, events: Iterable[PastEvent]) -> None:
+        for past in events:
+            span = event_span(self._settings.fleet, past)
+            if span is not None:
+                self._spans.send(span)
 
     def _add_usage(self, fleet_state: FleetState, at_ms: int) -> None:
         """Add what the workers copied since the last sample."""
@@ -112,6 +130,10 @@ class TimelineSampler:
         seen, costs = grown(self._seen, now, at_ms=at_ms)
         self.store.add_usage(costs, at_ms=at_ms)
         self._seen = remembered(seen, frozenset(snapshot.known) | now.keys())
+
+
+def _kept_event(past: PastEvent) -> Event:
+    return Event(past.wall_ms, past.number, shown_event(past))
 
 
 def _usage(node: Node) -> WorkerUsage | None:

@@ -54,6 +54,7 @@ from ureplicator_common.znodes import (
 )
 from ureplicator_controller.api.app import LAG_CACHE, Dependencies, create_app
 from ureplicator_controller.api.http import openapi
+from ureplicator_controller.core.spans import Span
 from ureplicator_controller.engines.groups.survey import RouteClusters
 from ureplicator_testkit.control.memory_copied import MemoryCopied
 from ureplicator_testkit.control.memory_principals import MemoryPrincipals
@@ -67,6 +68,16 @@ from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
 
 ONE_ROUTE = ({"source": "source", "target": "target"},)
 ROUTE = Route("source", "target")
+
+
+class MemorySpans:
+    """`Spans` that are kept."""
+
+    def __init__(self) -> None:
+        self.sent: list[Span] = []
+
+    def send(self, span: Span) -> None:
+        self.sent.append(span)
 
 
 class RestFixture:
@@ -114,6 +125,7 @@ class RestFixture:
         for name in {str(route["source"]) for route in routes}:
             self.clusters[name].put("orders", 4)
             self.clusters[name].put("quiet", 1)
+        self.spans = MemorySpans()
         needs = Dependencies(
             settings=self.settings,
             coordination=self.coordination,
@@ -127,6 +139,7 @@ class RestFixture:
             ),
             id="c1",
             clock=self.clock,
+            spans=self.spans,
             validate_responses=True,
             scrape_timeout_s=scrape_timeout_s,
         )
