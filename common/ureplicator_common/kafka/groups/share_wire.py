@@ -26,11 +26,11 @@ from ureplicator_common.kafka.groups import CommittedOffset, Offsets, TopicParti
 from ureplicator_common.kafka.groups.wire import (
     Decoder,
     FetchedGroup,
-    Reader,
     Request,
     compact,
     varint,
 )
+from ureplicator_common.kafka.wire.reader import Reader
 
 DESCRIBE_SHARE_OFFSETS, ALTER_SHARE_OFFSETS = 90, 91
 _NO_TAGS = b"\0"

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.cluster_view import Broker
 from ureplicator_common.kafka.groups import CommittedOffset, ListedGroup, Offsets, TopicPartition
+from ureplicator_common.kafka.wire.reader import Reader
 
 UNKNOWN_LEADER_EPOCH = -1
 """Written with each offset. An epoch of the source that is above the target's would make consumers refresh
@@ -103,56 +104,6 @@ def find_coordinators(groups: Sequence[str]) -> Request:
     rows = b"".join(map(compact, groups))
     body = b"\0" + varint(len(groups) + 1) + rows + _NO_TAGS
     return Request(FIND_COORDINATOR, MANY_KEYS, body)
-
-
-class Reader:
-    """Values of a response in their order. `data` begins with the correlation id."""
-
-    __slots__ = ("at", "data")
-
-    def __init__(self, data: bytes, *, at: int) -> None:
-        self.data, self.at = data, at
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def compact(self) -> bytes:
-        """Compact, of text too; null is empty."""
-        size = self.varint() - 1
-        if size <= 0:
-            return b""
-        self.at += size
-        found = self.data[self.at - size : self.at]
-        if len(found) != size:
-            raise IndexError("the response is cut off")
-        return found
-
-    def text(self) -> str:
-        return self.compact().decode()
-
-    def short(self) -> int:
-        self.at += 2
-        return int(_SHORT.unpack_from(self.data, self.at - 2)[0])
-
-    def integer(self) -> int:
-        self.at += 4
-        return int(_INT.unpack_from(self.data, self.at - 4)[0])
-
-    def count(self) -> int:
-        """Of a compact array; null is empty."""
-        return max(0, self.varint() - 1)
-
-    def skip_tags(self) -> None:
-        for _ in range(self.varint()):
-            self.varint()
-            self.at += self.varint()
 
 
 class Decoder:

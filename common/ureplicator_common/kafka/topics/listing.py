@@ -21,17 +21,17 @@ from __future__ import annotations
 
 import struct
 import threading
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from uuid import UUID
 
 from kafka.protocol.metadata import MetadataRequest
 
-from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
+from ureplicator_common.kafka import ClusterUnavailable, TopicInfo, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.cluster_view import CORRELATION_ID_BYTES, METADATA_VERSION
 from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.wire.reader import Reader
 
-_ERROR = struct.Struct(">h")
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
 _PARTITION_BYTES = 14
@@ -96,101 +96,72 @@ class ListingDecoder:
 
 
 class _Response:
-    """One response behind its correlation id. Reads raise IndexError and struct.error at its end."""
+    """One response behind its correlation id. Reads raise what those of `Reader` do."""
 
     def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._at = 0
+        self._reader = Reader(body, at=0)
 
     def topics(self) -> dict[str, TopicInfo]:
-        self._skip_tags()
-        self._at += 4
+        reader = self._reader
+        reader.skip_tags()
+        reader.integer()
         self._skip_brokers()
-        self._string()
-        self._at += 4
+        reader.text()
+        reader.integer()
         found: dict[str, TopicInfo] = {}
-        for _ in range(self._length()):
+        for _ in range(reader.count()):
             name, info = self._topic()
             if info is not None:
                 found[name] = info
-        self._at += 4
-        self._skip_tags()
-        if self._at != len(self._body):
-            raise IndexError(f"{len(self._body)} bytes, {self._at} of them read")
+        reader.integer()
+        reader.skip_tags()
+        if reader.at != len(reader.data):
+            raise IndexError(f"{len(reader.data)} bytes, {reader.at} of them read")
         return found
 
     def _skip_brokers(self) -> None:
-        brokers = self._length()
+        reader = self._reader
+        brokers = reader.count()
         if not brokers:
             raise ClusterUnavailable("a broker that has just started knows no brokers yet")
         for _ in range(brokers):
-            self._at += 4
-            self._string()
-            self._at += 4
-            self._string()
-            self._skip_tags()
+            reader.integer()
+            reader.text()
+            reader.integer()
+            reader.text()
+            reader.skip_tags()
 
     def _topic(self) -> tuple[str, TopicInfo | None]:
         """The topic; None if it is internal, or does not exist."""
-        (error,) = _ERROR.unpack_from(self._body, self._at)
-        self._at += _ERROR.size
-        name = self._string()
-        id = self._body[self._at : self._at + _ID_BYTES]
-        self._at += _ID_BYTES
-        is_internal = self._body[self._at] != 0
-        self._at += 1
+        reader = self._reader
+        error, name = reader.short(), reader.text()
+        id = reader.data[reader.at : reader.at + _ID_BYTES]
+        reader.at += _ID_BYTES
+        is_internal = reader.data[reader.at] != 0
+        reader.at += 1
         partitions = self._skip_partitions()
-        self._at += 4
-        self._skip_tags()
+        reader.integer()
+        reader.skip_tags()
         if is_internal or error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return name, None
         if error:
             return name, TopicInfo(partitions=0, error=error_name(error))
-        return name, TopicInfo(partitions=partitions, topic_id=_id_text(id))
+        text = "" if id == _NO_ID else topic_id_text(UUID(bytes=id))
+        return name, TopicInfo(partitions=partitions, topic_id=text)
 
     def _skip_partitions(self) -> int:
         """Pass over the partitions; their number."""
-        count, body = self._length(), self._body
+        reader = self._reader
+        count, body = reader.count(), reader.data
         for _ in range(count):
-            at = self._at + _PARTITION_BYTES
+            at = reader.at + _PARTITION_BYTES
             for _ in range(_ARRAYS):
                 length = body[at]
                 if length >= 0x80:
-                    self._at = at
-                    length = self._varint()
-                    at = self._at - 1
+                    reader.at = at
+                    length = reader.varint()
+                    at = reader.at - 1
                 at += 1 + 4 * max(0, length - 1)
-            self._at = at
-            self._skip_tags()
+            reader.at = at
+            reader.skip_tags()
         return count
-
-    def _length(self) -> int:
-        """Of an array."""
-        return max(0, self._varint() - 1)
-
-    def _string(self) -> str:
-        end = self._length()
-        self._at += end
-        return self._body[self._at - end : self._at].decode()
-
-    def _skip_tags(self) -> None:
-        for _ in range(self._varint()):
-            self._varint()
-            self._at += self._varint()
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._body[self._at]
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 28:
-                raise IndexError("a varint of more than five bytes")
-
-
-def _id_text(id: bytes) -> str:
-    """Kafka's notation: URL-safe base64 without padding."""
-    return "" if id == _NO_ID else urlsafe_b64encode(id).rstrip(b"=").decode()

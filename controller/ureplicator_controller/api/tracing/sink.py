@@ -1,4 +1,4 @@
-"""Where spans go; nowhere by default."""
+"""Destination of spans; none by default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ureplicator_controller.core.spans import Span
 
 
 class Spans(Protocol):
-    """Where spans go. No call waits or raises."""
+    """Destination of spans. No call waits or raises."""
 
     def send(self, span: Span) -> None: ...
 
