@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -33,15 +33,36 @@ JOIN, LEAVE = 0, -1
 MEMBER = "A" * 22
 
 
+@contextmanager
+def share_cluster(name: str) -> Iterator[KafkaCluster]:
+    """A cluster whose share coordinator serves.
+
+    The first offset of a share group has the broker create its internal topic and load it, with pauses
+    between attempts: seconds, in which requests may exceed their time limit.
+    """
+    with KafkaCluster(name=name, version=VERSION, properties=ONE_BROKER) as cluster:
+        create_topic(cluster.bootstrap, "first-use", partitions=1)
+        offsets = {("first-use", 0): CommittedOffset(0)}
+        with closing(KafkaConsumerGroups(ClusterClient(cluster.bootstrap))) as groups:
+
+            def serves() -> bool:
+                groups.commit({"first-use": offsets}, share={"first-use"})
+                groups.listed()
+                return groups.offsets(["first-use"]) == {"first-use": offsets}
+
+            eventually(serves, 60, "the share coordinator serves")
+        yield cluster
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster(name="share", version=VERSION, properties=ONE_BROKER) as cluster:
+    with share_cluster("share") as cluster:
         yield cluster
 
 
 @pytest.fixture
 def target() -> Iterator[KafkaCluster]:
-    with KafkaCluster(name="share-target", version=VERSION, properties=ONE_BROKER) as cluster:
+    with share_cluster("share-target") as cluster:
         yield cluster
 
 
