@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from flask import Flask, Response, request
-from flask_openapi3 import APIBlueprint
+from flask_openapi3 import APIBlueprint, OpenAPI
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, SystemClock
@@ -34,6 +34,8 @@ from ureplicator_controller.api.audits import calls as audits
 from ureplicator_controller.api.audits.metrics import AuditMetrics
 from ureplicator_controller.api.audits.service import AuditService
 from ureplicator_controller.api.audits.standings import Standings
+from ureplicator_controller.api.events import calls as events
+from ureplicator_controller.api.events.feed import EventFeed
 from ureplicator_controller.api.groups import calls as groups
 from ureplicator_controller.api.groups.service import GroupService
 from ureplicator_controller.api.http import browsers, openapi, problems
@@ -68,6 +70,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor
 from ureplicator_controller.api.services.positions import PositionService
 from ureplicator_controller.api.serving.request_end import MAX_BODY_BYTES
+from ureplicator_controller.api.serving.streams import FEED
 from ureplicator_controller.api.tasks import calls as tasks
 from ureplicator_controller.api.timeline import calls as timeline
 from ureplicator_controller.api.timeline.metrics import UsageMetrics
@@ -169,13 +172,7 @@ def create_app(needs: Dependencies) -> Flask:
     )
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
-    encoded = overview.EncodedOverview(
-        settings=settings, fleet=fleet, lag_cache=lag_cache, find=standings.of
-    )
-    app.register_api(overview.blueprint(encoded))
-    app.register_blueprint(
-        dashboard.blueprint(settings=settings, id=needs.id, overview=encoded.document)
-    )
+    _register_pages(app, needs, fleet=fleet, lag_cache=lag_cache, standings=standings)
     app.register_blueprint(login.blueprint(gate))
     schema.register(app)
     files: Callable[..., Any] = app.view_functions["dashboard.static"]
@@ -188,6 +185,27 @@ def create_app(needs: Dependencies) -> Flask:
     app.after_request(partial(_log_write, ids))
     app.after_request(ids.add_header)
     return app
+
+
+def _register_pages(
+    app: OpenAPI,
+    needs: Dependencies,
+    *,
+    fleet: FleetCache,
+    lag_cache: LagCache,
+    standings: Standings,
+) -> None:
+    """The dashboard, and the calls that are made for it."""
+    encoded = overview.EncodedOverview(
+        settings=needs.settings, fleet=fleet, lag_cache=lag_cache, find=standings.of
+    )
+    feed = EventFeed(fleet=fleet, lag_cache=lag_cache, clock=needs.clock)
+    app.extensions[FEED] = feed
+    app.register_api(overview.blueprint(encoded))
+    app.register_api(events.blueprint(feed))
+    app.register_blueprint(
+        dashboard.blueprint(settings=needs.settings, id=needs.id, overview=encoded.document)
+    )
 
 
 def _registry(

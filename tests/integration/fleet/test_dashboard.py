@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, decode_switches, encode_intent
+from ureplicator_controller.api.serving.streams import EVENT_STREAM
 from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
 from ureplicator_testkit.fleet.rest_server import Rest
 from ureplicator_testkit.servers.processes import eventually
@@ -46,19 +49,24 @@ def client(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperCoordination]:
 
 
 @pytest.fixture
-def page(
+def rest(
     client: ZooKeeperCoordination, zookeeper: ZooKeeperServer, tmp_path: Path
-) -> Iterator[Page]:
+) -> Iterator[Rest]:
     rest = Rest(zookeeper.hosts, tmp_path)
     try:
         eventually(lambda: rest.status("/ready") == 200, 20, "REST is ready")
-        with chromium() as browser:
-            page = browser.new_page()
-            page.goto(rest.url)
-            expect(page.locator("#count-moving")).to_have_text("2", timeout=10_000)
-            yield page
+        yield rest
     finally:
         rest.parent.kill_tree()
+
+
+@pytest.fixture
+def page(rest: Rest) -> Iterator[Page]:
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(rest.url)
+        expect(page.locator("#count-moving")).to_have_text("2", timeout=10_000)
+        yield page
 
 
 def test_changes_in_zookeeper_are_shown_and_clicks_written(
@@ -88,3 +96,16 @@ def test_without_zookeeper_the_last_known_stays(zookeeper: ZooKeeperServer, page
     expect(page.locator("#grid-age")).to_contain_text("ago")
     zookeeper.restart()
     expect(lost).to_be_empty(timeout=RECONNECTED_MS)
+
+
+def test_a_stream_tells_of_a_change_and_of_nothing_else(
+    client: ZooKeeperCoordination, rest: Rest
+) -> None:
+    """Each event has the number of the last change."""
+    with rest.opened("/events", {"Accept": EVENT_STREAM}) as response:
+        lines = response.iter_lines()
+        changes = (json.loads(each[6:])["change"] for each in lines if each[:6] == b"data: ")
+        at_rest = next(one for one, other in pairwise(changes) if one == other)
+        paused = encode_intent(replace(INTENT, state=TopicState.PAUSED))
+        client.transact([Set(PATHS.topic(KEY), paused, -1)])
+        assert next(each for each in changes if each != at_rest) == at_rest + 1

@@ -1,7 +1,7 @@
 """`/overview`: one call for the whole dashboard, with an ETag, so that asking again costs nothing.
 
 A response of 10,000 partitions is encoded once for each change of the fleet or of the lag, and shared by
-all pages. A page asks once a second with `If-None-Match`; while nothing changes it gets 304.
+all pages. A page asks with `If-None-Match` when an event of `/events` has another change.
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ threads, each with one byte, hold it for as long as they like. It also waits in 
     accept -> gather bytes -> whole request -> thread: parse, respond -> gather the next one
                   |                                       |
                   +- deadline, refusal -> linger <--------+- the connection is not kept
+                                                          +- events -> stream, until its deadline
 
 With TLS the loop shakes hands first, within the same deadline. A connection gets a thread when its
 request is complete (`request_end`), so what a thread reads is always there. With all connections taken,
 the one that has been gathering longest makes room. In `linger` the response is sent and input is
-discarded: a socket closed with unread input is reset, and the reset may overtake the response.
+discarded: a socket closed with unread input is reset, and the reset may overtake the response. A
+`stream` gets server-sent events (`streams`).
 
 Methods that are overridden belong to gunicorn's internals: its version is pinned in pyproject.toml.
 """
@@ -30,18 +32,20 @@ from http import HTTPStatus
 from typing import Any
 
 from gunicorn.arbiter import Arbiter
-from gunicorn.http import get_parser
+from gunicorn.http import get_parser, wsgi
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from ureplicator_common.config.access import TlsSettings
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.pages.certificates import ServerContexts
+from ureplicator_controller.api.serving import streams
 from ureplicator_controller.api.serving.request_end import (
     Complete,
     Refused,
     path_in,
     request_end,
 )
+from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
 REQUEST_S = 5.0
 """Seconds for a whole request, from its first byte or the end of the one before."""
@@ -62,6 +66,7 @@ class Connection(TConn):
         self.request = b""
         self.until_s = 0.0
         self.lingers = False
+        self.streams = False
         self.continued = False
         self._handshake = sock if isinstance(sock, ssl.SSLSocket) else None
 
@@ -97,6 +102,10 @@ class GatheringWorker(ThreadWorker):
         super().__init__(*args, **kwargs)
         self._waiting: dict[Connection, None] = {}
         """Connections without a thread; the one that waits longest is first."""
+        self._streams: set[Connection] = set()
+        """Those of `_waiting` that get events."""
+        self._feed_thread = PeriodicThread(self._poll_feed, name="events", first_after_s=0.0)
+        self._is_fed = False
         self._contexts: ServerContexts | None = None
 
     def init_process(self) -> None:
@@ -124,10 +133,23 @@ class GatheringWorker(ThreadWorker):
             self._drop(next(iter(self._waiting)))
         self._gather(Connection(self.cfg, sock, client, listener.getsockname()))
 
+    def handle_request(self, req: Any, conn: Connection) -> bool:
+        """Called by a thread; True if the connection is kept. Raises OSError."""
+        if not streams.wants_stream(req.method, req.path, req.headers):
+            return super().handle_request(req, conn)
+        if len(self._streams) >= streams.MAX_STREAMS:
+            conn.sock.sendall(_response(streams.TOO_MANY, streams.EVENTS))
+            return False
+        _, environ = wsgi.create(req, conn.sock, conn.client, conn.server, self.cfg)
+        conn.streams = streams.respond(self.wsgi, environ, conn.sock)
+        return conn.streams
+
     def finish_request(self, conn: Connection, fs: Future[Any]) -> None:
         """Called in the event loop when a thread is done with a request."""
         kept = not fs.cancelled() and fs.exception() is None and fs.result() is True
-        if kept and self.alive:
+        if kept and conn.streams and self.alive:
+            self._stream(conn)
+        elif kept and self.alive:
             self._gather(conn)
         else:
             self._wait(conn, LINGER_S)
@@ -150,6 +172,27 @@ class GatheringWorker(ThreadWorker):
         if conn.received:
             self._advance(conn)
 
+    def _stream(self, conn: Connection) -> None:
+        self._wait(conn, streams.STREAM_S)
+        self._streams.add(conn)
+        if not self._is_fed:
+            self._is_fed = True
+            self._feed_thread.start()
+
+    def _poll_feed(self) -> float:
+        """Called by the feed's thread."""
+        if not self._streams:
+            return streams.POLL_S
+        event, wait_s = streams.polled(self.wsgi.extensions[streams.FEED])
+        if event:
+            self.method_queue.defer(self._publish, event)
+        return wait_s
+
+    def _publish(self, event: bytes) -> None:
+        for conn in tuple(self._streams):
+            if not streams.sent(conn.sock, event):
+                self._drop(conn)
+
     def _wait(self, conn: Connection, for_s: float) -> None:
         conn.sock.setblocking(False)
         conn.until_s = time.monotonic() + for_s
@@ -168,7 +211,7 @@ class GatheringWorker(ThreadWorker):
             data = b""
         if not data:
             self._drop(conn)
-        elif not conn.lingers:
+        elif not (conn.lingers or conn.streams):
             conn.received += data
             self._advance(conn)
 
@@ -199,6 +242,7 @@ class GatheringWorker(ThreadWorker):
 
     def _forget(self, conn: Connection) -> None:
         del self._waiting[conn]
+        self._streams.discard(conn)
         self.poller.unregister(conn.sock)
 
     def _drop(self, conn: Connection) -> None:

@@ -96,6 +96,7 @@ CALLS = (
     ExampleCall("GET", "/validation/topics"),
     ExampleCall("GET", "/validation/principals"),
     ExampleCall("GET", "/overview"),
+    ExampleCall("GET", "/events"),
     ExampleCall("GET", "/noprogress"),
     ExampleCall("GET", "/admin/workloadinfo"),
     ExampleCall("GET", "/history", "/history?limit=2"),

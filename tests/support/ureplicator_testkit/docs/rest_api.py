@@ -260,6 +260,8 @@ def _example(call: ExampleCall, status: int, text: str) -> str:
 
 
 def _shown(text: str) -> str:
+    if text.startswith("retry:"):  # server-sent events
+        return text.rstrip()
     if not text.startswith("{"):
         lines = [line for line in text.splitlines() if "ureplicator_" in line]
         return "\n".join([*lines[:_METRIC_LINES], "..."])

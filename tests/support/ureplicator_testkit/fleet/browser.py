@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
+from typing import Any
 
 import pytest
 from flask import Flask
 from playwright.sync_api import Browser, Page, sync_playwright
 from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wrappers import Response
+
+from ureplicator_controller.api.events.feed import ALIVE_S, EventFeed
+from ureplicator_controller.api.serving.streams import FEED, POLL_S, wants_stream
 
 SHOWN_WITHIN_MS = 3_000
 """A change of the fleet is on the page within this time."""
@@ -22,13 +29,46 @@ class _Quiet(WSGIRequestHandler):
         """Log nothing: the pages ask often."""
 
 
+class Streaming:
+    """The application on a server that gives each stream of events a thread, until `end`. REST's own server
+    sends the same events from its event loop."""
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+        self._ended = threading.Event()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        accepted = [("Accept", environ.get("HTTP_ACCEPT", ""))]
+        if not wants_stream(environ["REQUEST_METHOD"], environ["PATH_INFO"], accepted):
+            response: Iterable[bytes] = self._app(environ, start_response)
+            return response
+        begin = Response.from_app(self._app, environ, buffered=True)
+        del begin.headers["Content-Length"]
+        start_response(begin.status, list(begin.headers))
+        return chain([begin.get_data()], self._events(self._app.extensions[FEED]))
+
+    def _events(self, feed: EventFeed) -> Iterator[bytes]:
+        """Events as the feed says; also one each second, since its clock may stand still in a test."""
+        told_at_s = 0.0
+        while not self._ended.wait(POLL_S):
+            event, now_s = feed.poll(), time.monotonic()
+            if event or now_s - told_at_s >= ALIVE_S:
+                told_at_s = now_s
+                yield event or feed.present().encoded()
+
+    def end(self) -> None:
+        self._ended.set()
+
+
 @contextmanager
 def served(app: Flask) -> Iterator[str]:
     """The address of the application, served by threads until the end."""
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
+    streaming = Streaming(app)
+    server = make_server("127.0.0.1", 0, streaming, threaded=True, request_handler=_Quiet)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
+    streaming.end()
     server.shutdown()
     thread.join()
 

@@ -60,6 +60,12 @@ class Rest:
             method, self.url + path, timeout=10, headers=headers, verify=self._ca
         )
 
+    def opened(self, path: str, headers: Mapping[str, str]) -> requests.Response:
+        """A response whose body is read while it comes."""
+        return requests.get(
+            self.url + path, timeout=10, headers=headers, verify=self._ca, stream=True
+        )
+
     def status(self, path: str) -> int:
         try:
             return self.request("GET", path).status_code

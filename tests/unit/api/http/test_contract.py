@@ -100,6 +100,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/validation/principals", None, 200, JSON),
     ("GET", "/validation/topics?src=nowhere", None, 404, ""),
     ("GET", "/overview", None, 200, JSON),
+    ("GET", "/events", None, 200, "text/event-stream"),
+    ("GET", "/events?since=1", None, 400, ""),
     ("GET", "/overview?src=source", None, 400, ""),
     ("GET", "/noprogress", None, 200, JSON),
     ("GET", "/noprogress?src=nowhere", None, 404, ""),

@@ -1,7 +1,7 @@
-// Draws the fleet from the JSON API periodically. Everything is set as text, never as HTML.
+// Draws the lists of the fleet from the JSON API when it has changed. Everything is set as text, never as HTML.
 "use strict";
 
-const POLL_INTERVAL_MS = 2000;
+const REST_MS = 2000; // a draw takes eight calls
 const MAX_ROWS = 200; // a longer table is unreadable: the filter finds the others
 const byId = (id) => document.getElementById(id);
 const manyRoutes = JSON.parse(document.body.dataset.routes).length > 1;
@@ -244,7 +244,6 @@ let exclusions = new Map();
 let audited = new Map();
 
 async function draw() {
-  const pulse = byId("pulse");
   try {
     const paths = [
       "/ready", "/validation", "/instances", "/offset", "/admin/autobalancing_status", "/admin/freeze", "/routes", "/audits",
@@ -262,17 +261,26 @@ async function draw() {
     drawTopics(drawn, offsets, exclusions, audited);
     drawAudit();
     drawWorkers(instances);
-    document.querySelector("main").classList.remove("stale");
-    pulse.className = "";
-    pulse.textContent = `as of ${new Date().toLocaleTimeString()}`;
+    alive();
+    return true;
   } catch (error) {
-    document.querySelector("main").classList.add("stale");
-    pulse.className = "lost";
-    pulse.textContent = error.message;
+    failed(error);
+    return false;
   }
-  setTimeout(draw, POLL_INTERVAL_MS);
+}
+
+function alive() {
+  document.querySelector("main").classList.remove("stale");
+  byId("pulse").className = "";
+  byId("pulse").textContent = `as of ${new Date().toLocaleTimeString()}`;
+}
+
+function failed(error) {
+  document.querySelector("main").classList.add("stale");
+  byId("pulse").className = "lost";
+  byId("pulse").textContent = error.message;
 }
 
 byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, exclusions, audited));
 byId("audit-close").addEventListener("click", () => showAudit(null));
-draw();
+import("/dashboard/stream.js").then(({ watch }) => watch({ read: draw, alive, failed, restMs: REST_MS }));

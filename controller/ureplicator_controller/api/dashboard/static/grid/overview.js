@@ -1,12 +1,11 @@
-// Reads /overview once a second, with the ETag of the last response: unchanged costs a 304 without a body.
+// Reads /overview when the fleet has changed, with the ETag of the last response: unchanged costs a 304 without a body.
+import { watch } from "../stream.js";
 
-const INTERVAL_MS = 1000;
-
-// Calls back with (overview, null) when it has changed, and with (null, error) when it cannot be read.
-// `alive` is called with the age of the lag in seconds, or null, after each response, changed or not.
+// Calls back with the overview when it has changed, and with an error when it cannot be read.
+// `alive` is called with the age of the lag in seconds, or null, when nothing has changed, too.
 export function follow({ changed, failed, alive }) {
   let tag = null;
-  async function once() {
+  async function read() {
     try {
       const headers = { Accept: "application/json" };
       if (tag) headers["If-None-Match"] = tag;
@@ -22,12 +21,13 @@ export function follow({ changed, failed, alive }) {
       }
       const age = response.headers.get("Lag-Age-Seconds");
       alive(age === null ? null : Number(age));
+      return true;
     } catch (error) {
       failed(error);
+      return false;
     }
-    setTimeout(once, INTERVAL_MS);
   }
-  once();
+  watch({ read, alive, failed });
 }
 
 // One partition of the columns as an object.

@@ -7,7 +7,7 @@ import { duration, since } from "../grid/times.js";
 import { link, workerPage } from "../grid/links.js";
 import { acts, limitActs, positionActs } from "./acts.js";
 import { lagChart } from "./lag.js";
-import { facts, part, title } from "./parts.js";
+import { facts, follow, part, title } from "./parts.js";
 
 const asked = given();
 const topic = asked.get("topic") || "";
@@ -78,14 +78,14 @@ byId("acts").append(
   actionButton(deletion({ route, topic })),
 );
 byId("acts").after(acts(...positionActs(topic, chosen)), acts(...limitActs(topic, `/limits/topics/${name}?${chosen}`)));
-part({ heading: "Partitions", path: paths[0], draw: partitionsOf, everyMs: 3000 });
+part({ heading: "Partitions", path: paths[0], draw: partitionsOf });
 part({ heading: "Lag, the last hour", path: paths[3], draw: lagChart, everyMs: 15000 });
 part({
   heading: "Events",
   path: `/history?${new URLSearchParams({ topic, limit: 30, src: chosen.get("src"), dst: chosen.get("dst") })}`,
   draw: (body) => table(HEADS, body.history.map(cellsOf), "Nothing happened to it lately."),
-  everyMs: 5000,
 });
 part({ heading: "Audit", path: paths[2], draw: auditOf, everyMs: 10000 });
 part({ heading: "Differences of partitions and settings", path: `/validation/topics?${chosen}`, draw: driftOf, everyMs: 30000, isClosed: true });
 part({ heading: "Consumer groups of the route", path: `/groups?${chosen}`, draw: groupsOf, everyMs: 30000, isClosed: true });
+follow();

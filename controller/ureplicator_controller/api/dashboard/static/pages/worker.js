@@ -6,7 +6,7 @@ import { HEADS, cellsOf } from "../grid/history.js";
 import { since } from "../grid/times.js";
 import { link, topicPage } from "../grid/links.js";
 import { acts, limitActs } from "./acts.js";
-import { facts, part, title } from "./parts.js";
+import { facts, follow, part, title } from "./parts.js";
 
 const worker = given().get("worker") || "";
 const path = `/instances/${encodeURIComponent(worker)}`;
@@ -49,10 +49,10 @@ function workerOf(body) {
 title(`worker ${worker}`, [path]);
 byId("acts").append(...workerActions(worker));
 byId("acts").after(acts(...limitActs(worker, `/limits/workers/${encodeURIComponent(worker)}`)));
-part({ heading: "Condition and partitions", path, draw: workerOf, everyMs: 3000 });
+part({ heading: "Condition and partitions", path, draw: workerOf });
 part({
   heading: "Events",
   path: `/history?${new URLSearchParams({ worker, limit: 30 })}`,
   draw: (body) => table(HEADS, body.history.map(cellsOf), "Nothing happened to it lately."),
-  everyMs: 5000,
 });
+follow();

@@ -1,0 +1,1 @@
+"""`/events`: server-sent events that tell pages when to read again."""

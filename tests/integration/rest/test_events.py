@@ -1,0 +1,128 @@
+"""Streams of events, against the server as it is started: many, over TLS, and until it ends."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ureplicator_controller.api.events.feed import ALIVE_S
+from ureplicator_controller.api.rest_process import THREADS
+from ureplicator_controller.api.serving.streams import EVENT_STREAM, MAX_STREAMS
+from ureplicator_testkit.fleet.rest_server import Rest
+from ureplicator_testkit.secured.certificates import Authority
+from ureplicator_testkit.servers.processes import eventually
+
+pytestmark = pytest.mark.integration
+
+NOWHERE = "127.0.0.1:1"
+"""Without ZooKeeper each event is a problem."""
+WITHIN_S = 20 * ALIVE_S
+OPEN = f"GET /events HTTP/1.1\r\nHost: localhost\r\nAccept: {EVENT_STREAM}\r\n".encode()
+TOKEN = "viewer-of-this-test-0123456789"  # noqa: S105  # of this test
+
+
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+    folder: Path = tmp_path_factory.mktemp("rest")
+    rest = Rest(NOWHERE, folder)
+    eventually(lambda: rest.status("/health") == 200, 20, "REST responds")
+    yield rest
+    rest.parent.kill_tree()
+
+
+def opened(rest: Rest, *, more: bytes = b"") -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", rest.port), timeout=WITHIN_S)
+    client.sendall(OPEN + more + b"\r\n")
+    return client
+
+
+def received(client: socket.socket, events: int) -> bytes:
+    """All until so many events have come. Raises TimeoutError after silence."""
+    data = b""
+    while data.count(b"event: ") < events or not data.endswith(b"\n\n"):
+        more = client.recv(65_536)
+        if not more:
+            return data
+        data += more
+    return data
+
+
+def test_streams_hold_no_thread(rest: Rest) -> None:
+    assert MAX_STREAMS > THREADS
+    with ExitStack() as open_ones:
+        clients = [open_ones.enter_context(opened(rest)) for _ in range(MAX_STREAMS)]
+        for client in clients:
+            assert b"event: problem" in received(client, 3)
+        assert [rest.status(path) for path in ("/health", "/topics", "/overview")] == [
+            200,
+            503,
+            503,
+        ]
+        with opened(rest) as another:
+            assert received(another, 1).startswith(b"HTTP/1.1 503 ")
+        assert b"event: problem" in received(clients[0], 1)
+    eventually(lambda: is_accepted(rest), WITHIN_S, "closed streams have made room")
+
+
+def is_accepted(rest: Rest) -> bool:
+    with opened(rest) as client:
+        return received(client, 1).startswith(b"HTTP/1.1 200 ")
+
+
+def test_what_a_stream_sends_is_no_request(rest: Rest) -> None:
+    with opened(rest) as client:
+        received(client, 1)
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert received(client, 3).count(b"HTTP/1.1 ") == 0
+
+
+def test_a_plain_client_gets_one_event(rest: Rest) -> None:
+    response = rest.request("GET", "/events")
+    assert response.status_code == 200
+    assert response.content.count(b"event: ") == 1
+
+
+def test_streams_end_with_the_controller(tmp_path: Path) -> None:
+    own = Rest(NOWHERE, tmp_path)
+    try:
+        eventually(lambda: own.status("/health") == 200, 20, "REST responds")
+        with opened(own) as client:
+            received(client, 2)
+            own.parent.terminate()
+            eventually(lambda: client.recv(65_536) == b"", WITHIN_S, "the stream ends")
+    finally:
+        own.parent.kill_tree()
+
+
+def test_streams_need_the_right_to_read_and_go_over_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    used = authority.issue("rest")
+    (tmp_path / "viewers").write_text(f"victor {TOKEN}\n")
+    (tmp_path / "operators").write_text(f"olga operator-{TOKEN}\n")
+    access = (
+        f"{{mode: tokens, operator_tokens_file: {tmp_path / 'operators'},"
+        f" viewer_tokens_file: {tmp_path / 'viewers'}}}"
+    )
+    tls = f"{{certificate_file: {used.certificate}, key_file: {used.key}}}"
+    rest = Rest(
+        NOWHERE,
+        tmp_path,
+        ca=authority.certificate,
+        more=f"controller: {{tls: {tls}, access: {access}}}\n",
+    )
+    try:
+        eventually(lambda: rest.status("/health") == 200, 20, "REST responds")
+        headers = {"Accept": EVENT_STREAM}
+        assert rest.request("GET", "/events", headers=headers).status_code == 401
+        login = {"Authorization": f"Bearer {TOKEN}"}
+        with rest.opened("/events", headers | login) as response:
+            assert response.status_code == 200
+            lines = response.iter_lines()
+            names = [next(each for each in lines if each.startswith(b"event")) for _ in range(3)]
+            assert names == [b"event: problem"] * 3
+    finally:
+        rest.parent.kill_tree()
