@@ -49,6 +49,13 @@ CAUGHT_BY = {
 }
 """A lack may violate other invariants too, in earlier seeds: those do not count."""
 
+FIRST = {
+    "former-process-not-fenced": 282,
+    "former-process-not-fenced, second route": 555,
+    "former-process-returns": 706,
+}
+"""Seeds that caught them, tried before the others of the same `SEEDS`: a minute less for each."""
+
 Run = subprocess.CompletedProcess[str]
 
 
@@ -66,9 +73,16 @@ def runs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Future[Run]]]:
 
 
 def _run(mutant: str) -> Run:
+    first = FIRST.get(mutant, 0)
+    run = _run_seeds(mutant, first, SEEDS - first)
+    return run if run.returncode or not first else _run_seeds(mutant, 0, first)
+
+
+def _run_seeds(mutant: str, first: int, seeds: int) -> Run:
     command = [sys.executable, "-m", "ureplicator_testkit.simulation"]
+    which = ["--mutant", mutant, "--invariant", CAUGHT_BY[mutant]]
     return subprocess.run(  # noqa: S603
-        [*command, "--mutant", mutant, "--invariant", CAUGHT_BY[mutant], "--seeds", str(SEEDS)],
+        [*command, *which, "--from", str(first), "--seeds", str(seeds)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
