@@ -20,6 +20,8 @@ is a connection that reconnects by itself. These are its traps (2.11) and the co
 * **Its TLS trusts the system's authorities besides, leaves sockets of failed handshakes open, and overlooks
   responses that are decrypted already**: `select` sees none, so they wait for the next heartbeat. `_Handler`
   encrypts the connections that kazoo takes for plaintext (`tls`).
+* **Each wait makes and closes a selector, and a response takes three of them**: half of the processor time of
+  its thread. Sockets here read what has arrived at once, and are waited for by `poll` (`buffered_sockets`).
 
 Threads: kazoo's connection, watch and completion threads, and one that calls listeners. A connection must
 not be carried through a fork.
@@ -47,7 +49,8 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from ureplicator_common.config.clusters import ZookeeperTlsSettings
 from ureplicator_common.coordination import SessionState, Unavailable
-from ureplicator_common.coordination.tls import TlsContexts, TlsSocket, explained
+from ureplicator_common.coordination.buffered_sockets import buffered, select_buffered
+from ureplicator_common.coordination.tls import TlsContexts, explained
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.model import SessionId
 
@@ -96,7 +99,9 @@ class _Handler(SequentialThreadingHandler):
         except OSError as error:
             self.last_error = str(error)
             raise
-        if self._tls is not None:
+        if self._tls is None:
+            self._socket = buffered(self._socket)
+        else:
             self._server = f"{kwargs['hostname']}:{kwargs['address'][1]}"
             self._socket = self._encrypted(self._socket, kwargs["hostname"], deadline_s)
         if not self._is_refused:
@@ -137,35 +142,19 @@ class _Handler(SequentialThreadingHandler):
         self.last_error = "the connection was lost"
 
     def select(
-        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
+        self,
+        rlist: Sequence[Any],
+        wlist: Sequence[Any],
+        xlist: Sequence[Any],
+        timeout: float | None = None,
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        if not self._has_session:
+        """kazoo passes nothing in `xlist`."""
+        if not self._has_session and timeout is not None:
             timeout = min(timeout, self._connect_timeout_s * self._patience)
-        if not any(isinstance(each, TlsSocket) for each in rlist):
-            return super().select(rlist, wlist, xlist, timeout)
         try:
-            return self._select_decrypted(rlist, wlist, xlist, timeout)
+            return *select_buffered(rlist, wlist, timeout), []
         except ssl.SSLError as error:
             raise self._refused(error) from None
-
-    def _select_decrypted(
-        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout_s: float
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        """A socket with TLS is readable when it has data, whatever has arrived."""
-        secured = [each for each in rlist if isinstance(each, TlsSocket)]
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            has_data = any(each.has_data for each in secured)
-            left_s = 0.0 if has_data else max(deadline_s - time.monotonic(), 0.0)
-            found, writable, broken = super().select(rlist, wlist, xlist, left_s)
-            for each in secured:
-                if each in found:
-                    each.fill()
-            readable = [
-                each for each in rlist if (each.has_data if each in secured else each in found)
-            ]
-            if readable or writable or broken or time.monotonic() >= deadline_s:
-                return readable, writable, broken
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
         pair = super().create_socket_pair()

@@ -1,4 +1,4 @@
-"""TLS of the connections to ZooKeeper: contexts, sockets, and texts of what is wrong.
+"""TLS of the connections to ZooKeeper: contexts, and texts of what is wrong.
 
 The certificate of each server must come from an authority of `zookeeper.tls.ca_file` and hold the name by
 which `zookeeper.hosts` names the server. Neither can be turned off.
@@ -11,14 +11,12 @@ import ssl
 from pathlib import Path
 
 from ureplicator_common.config.clusters import ZookeeperTlsSettings
+from ureplicator_common.coordination.buffered_sockets import TlsSocket
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.file_signatures import signature
 from ureplicator_common.kafka.security.tls import tls_reason
 
 log = logging.getLogger(__name__)
-
-RECORD_BYTES = 16 * 1024
-"""At most in one record of TLS: reading so many leaves nothing decrypted inside OpenSSL."""
 
 _TLS_PORT = "is it the server's TLS port (secureClientPort)?"
 _HINTS = {
@@ -34,42 +32,6 @@ _HINTS = {
 """By OpenSSL's code of verification."""
 _CLIENT_REFUSED = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 """Parts of the alerts by which servers refuse a client."""
-
-
-class TlsSocket(ssl.SSLSocket):
-    """A socket that knows whether there is data to read.
-
-    `select` sees neither data that is decrypted already, nor that a record holds none (as a session ticket).
-    Here `fill` decrypts what has arrived, and `has_data` tells.
-    """
-
-    _decrypted = b""
-    _ended = False
-
-    @property
-    def has_data(self) -> bool:
-        """Also true at the end of the stream."""
-        return bool(self._decrypted) or self._ended
-
-    def fill(self) -> None:
-        """Raises OSError."""
-        if self.has_data:
-            return
-        try:
-            self._decrypted = super().recv(RECORD_BYTES)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return
-        self._ended = not self._decrypted
-
-    def pending(self) -> int:
-        return len(self._decrypted)
-
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        self.fill()
-        if not self.has_data:
-            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "no data yet")
-        data, self._decrypted = self._decrypted[:buflen], self._decrypted[buflen:]
-        return data
 
 
 class TlsContexts:

@@ -17,7 +17,8 @@ import requests
 
 from ureplicator_common.config.clusters import ZookeeperTlsSettings
 from ureplicator_common.coordination import Create, Set, Unavailable
-from ureplicator_common.coordination.tls import TlsSocket, new_context
+from ureplicator_common.coordination.buffered_sockets import TlsSocket
+from ureplicator_common.coordination.tls import new_context
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.znodes import decode_controller
 from ureplicator_testkit.control.command import run
