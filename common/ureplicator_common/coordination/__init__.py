@@ -121,6 +121,11 @@ class OutcomeUnknown(TemporaryError):
     """The connection was lost while a write was in flight: it may have been applied. Read back."""
 
 
+def no_leaf(_: str) -> bool:
+    """Of a tree in which each node may have children."""
+    return False
+
+
 def describe(operations: Sequence[Operation]) -> str:
     """Text for errors: `Set /a/b and 2 more`."""
     first = operations[0]
@@ -235,10 +240,13 @@ class Coordination(Protocol):
         """Create a persistent empty node and its parents unless they exist. Raises Unavailable."""
         ...
 
-    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
+    def tree_cache(
+        self, root: str, changed: Callable[[], None], *, is_leaf: Callable[[str], bool] = no_leaf
+    ) -> TreeCache:
         """Cache a subtree; `changed` is called from another thread after each change.
 
         Several changes may be one call. The first load is followed by a call, even if it was empty.
+        `is_leaf` names nodes that never have children: none below them is seen.
         """
         ...
 

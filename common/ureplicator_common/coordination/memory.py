@@ -40,6 +40,7 @@ from ureplicator_common.coordination import (
     Unavailable,
     check_size,
     describe,
+    no_leaf,
     with_ancestors,
 )
 from ureplicator_common.model import SessionId
@@ -315,8 +316,12 @@ class MemoryCoordination(MemorySession):
             if self._store.node(each) is None:
                 self._store.apply(self._session, [Create(each, b"")])
 
-    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
-        cache = MemoryTreeCache(root, client=self, store=self._store, changed=changed)
+    def tree_cache(
+        self, root: str, changed: Callable[[], None], *, is_leaf: Callable[[str], bool] = no_leaf
+    ) -> TreeCache:
+        cache = MemoryTreeCache(
+            root, client=self, store=self._store, changed=changed, is_leaf=is_leaf
+        )
         with self._store.lock:
             self._tree_caches.append(cache)
         if self._state is SessionState.CONNECTED:
@@ -399,11 +404,13 @@ class MemoryTreeCache:
         client: MemoryCoordination,
         store: MemoryStore,
         changed: Callable[[], None],
+        is_leaf: Callable[[str], bool],
     ) -> None:
         self._root = root
         self._client = client
         self._store = store
         self._changed = changed
+        self._is_leaf = is_leaf
         self._published: Mapping[str, Node] | None = None
         self._is_current = False
         self._verified = 0
@@ -436,7 +443,10 @@ class MemoryTreeCache:
 
     def load(self) -> None:
         with self._store.lock:
-            differs = self._publish(self._client.subtree(self._root))
+            served = self._client.subtree(self._root)
+            differs = self._publish(
+                {path: node for path, node in served.items() if self._is_seen(path)}
+            )
             self._is_current = True
         if differs:
             self._changed()
@@ -450,7 +460,7 @@ class MemoryTreeCache:
 
     def receive(self, paths: Sequence[str]) -> None:
         """Reads only those paths: a node whose watch was lost stays as it was."""
-        mine = [path for path in paths if below(self._root, path)]
+        mine = [path for path in paths if below(self._root, path) and self._is_seen(path)]
         if not mine or self._published is None:
             return
         with self._store.lock:
@@ -467,6 +477,9 @@ class MemoryTreeCache:
 
     def close(self) -> None:
         self._client.forget(self)
+
+    def _is_seen(self, path: str) -> bool:
+        return not self._is_leaf(_parent(path))
 
     def _publish(self, nodes: Mapping[str, Node]) -> bool:
         if self._published is not None and self._published == nodes:

@@ -11,8 +11,9 @@ a new watch in the same step: a change after the read marks the path once more.
 * Marks made during a read wait for the next one: a burst of changes becomes few reads.
 * A watch ends with its connection, so each new connection marks everything. It is read into an empty
   tree, so nodes that were deleted meanwhile are removed from the copy.
-* A node is watched for children even if it is a leaf today, since a content watch does not report the
-  first child.
+* A node is watched for children even if it has none today, since a content watch does not report the
+  first child. Nodes that never have one (`is_leaf`) are not: that is half of the requests for a tree of
+  thousands of topics.
 * A published mapping is never changed: a reader may keep it as long as it likes.
 * A lost watch would leave a node outdated for ever. So the owner has nodes verified, some at a time: a
   request for each, without its content, shows whether the content or the children have changed.
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
-from ureplicator_common.coordination import Node, Stat, Unavailable
+from ureplicator_common.coordination import Node, Stat, Unavailable, no_leaf
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +61,12 @@ class Reader(Protocol):
 class Tree:
     """One subtree as last read. Not shared between threads; `nodes` is copied when published."""
 
-    def __init__(self, root: str, *, reader: Reader) -> None:
+    def __init__(
+        self, root: str, *, reader: Reader, is_leaf: Callable[[str], bool] = no_leaf
+    ) -> None:
         self._root = root
         self._reader = reader
+        self._is_leaf = is_leaf
         self._children: dict[str, frozenset[str]] = {}
         self.nodes: dict[str, Node] = {}
 
@@ -73,7 +77,8 @@ class Tree:
     def read_again(self, *, contents: set[str], children: set[str]) -> None:
         """Read the marked paths, and below them all nodes that are new."""
         while contents or children:
-            marked, listed = sorted(contents), sorted(children)
+            marked = sorted(contents)
+            listed = sorted(path for path in children if not self._is_leaf(path))
             nodes, names = self._reader.read(marked, listed)
             self._take_contents(dict(zip(marked, nodes, strict=True)))
             fresh = self._take_children(dict(zip(listed, names, strict=True)))
@@ -151,13 +156,15 @@ class WatchedTreeCache:
         reader: Reader,
         changed: Callable[[], None],
         closed: Callable[[WatchedTreeCache], None],
+        is_leaf: Callable[[str], bool] = no_leaf,
     ) -> None:
         self._root = root
         self._reader = reader
+        self._is_leaf = is_leaf
         self._changed = changed
         self._on_close = closed
         self._reading = threading.Lock()
-        self._tree = Tree(root, reader=reader)
+        self._tree = Tree(root, reader=reader, is_leaf=is_leaf)
         self._unverified: list[str] = []
         self._published: Mapping[str, Node] | None = None
         self._wake = threading.Condition()
@@ -259,7 +266,7 @@ class WatchedTreeCache:
             read_at_change = self._read_at_change
             if marks.everything:
                 read_at_change = self._connection_changes
-                tree = Tree(self._root, reader=self._reader)
+                tree = Tree(self._root, reader=self._reader, is_leaf=self._is_leaf)
                 tree.load()
                 self._tree = tree
             else:

@@ -46,6 +46,7 @@ from ureplicator_common.coordination import (
     Unavailable,
     check_size,
     describe,
+    no_leaf,
     with_ancestors,
 )
 from ureplicator_common.coordination.connection import Listener, NotSent, ZooKeeperConnection
@@ -233,12 +234,18 @@ class ZooKeeperCoordination:
             return False
         return True
 
-    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
+    def tree_cache(
+        self, root: str, changed: Callable[[], None], *, is_leaf: Callable[[str], bool] = no_leaf
+    ) -> TreeCache:
         reader = _Reader(
             client=self._client, turn=self._bulk_turn, request_timeout_s=self._request_timeout_s
         )
         cache = WatchedTreeCache(
-            root, reader=reader, changed=changed, closed=self._forget_tree_cache
+            root,
+            reader=reader,
+            changed=changed,
+            closed=self._forget_tree_cache,
+            is_leaf=is_leaf,
         )
         reader.cache = cache
         with self._tree_caches_lock:

@@ -28,6 +28,7 @@ from dataclasses import replace
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Node, Operation
 from ureplicator_common.coordination.pending_writes import PendingWrites
+from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.state.decoding import DecodeCache
@@ -84,7 +85,9 @@ class Observer:
         self._limits = limits or BalanceLimits()
         self._decode_cache = DecodeCache()
         self._wake = threading.Event()
-        self._tree_cache = coordination.tree_cache(self._paths.root, self._wake.set)
+        self._tree_cache = coordination.tree_cache(
+            self._paths.root, self._wake.set, is_leaf=leaf_of(self._paths)
+        )
         self._pending = PendingWrites()
         self._behind_since_s: float | None = None
         self._doubtful: set[str] = set()

@@ -141,6 +141,20 @@ def test_a_tree_cache_of_a_thousand_nodes_loads_quickly_and_follows(
     )
 
 
+def test_leaves_are_followed_without_their_children(ensemble: ZooKeeperEnsemble) -> None:
+    client = ensemble.client()
+    client.ensure("/leaves/route")
+    client.transact([Create("/leaves/route/a", b"1"), Create("/leaves/route/b", b"1")])
+    cache = client.tree_cache("/leaves", lambda: None, is_leaf=lambda path: path.count("/") == 3)
+    leaves = {"/leaves/route/a", "/leaves/route/b"}
+    eventually(lambda: shows(cache, lambda found: leaves <= set(found)), DEADLINE_S, "it loads")
+    client.transact([Set("/leaves/route/a", b"2", version=0), Delete("/leaves/route/b")])
+    client.transact([Create("/leaves/route/b", b"3"), Create("/leaves/route/c", b"3")])
+    wanted = {"/leaves": b"", "/leaves/route": b"", "/leaves/route/a": b"2"}
+    wanted |= dict.fromkeys(("/leaves/route/b", "/leaves/route/c"), b"3")
+    until_shown(cache, wanted)
+
+
 def test_a_tree_cache_requests_many_nodes_before_the_first_response(
     own_server: ZooKeeperServer, own_ensemble: ZooKeeperEnsemble
 ) -> None:

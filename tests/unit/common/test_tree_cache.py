@@ -4,18 +4,32 @@ The server here gives one-time watches, as ZooKeeper does, and lets the tree cha
 requests of one bulk read: a cache that marks too little misses such a change.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.coordination import Conflict, Create, Delete, Node, Operation, Set, Stat
+from ureplicator_common.coordination import (
+    Conflict,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Set,
+    Stat,
+    no_leaf,
+)
 from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.coordination.tree_cache import Tree
 
 ROOT = "/r"
 PATHS = [ROOT, "/r/a", "/r/a/x", "/r/a/y", "/r/b", "/r/b/x"]
+
+
+def is_deep(path: str) -> bool:
+    return path.count("/") == 3
+
 
 changes = st.one_of(
     st.builds(Create, st.sampled_from(PATHS), st.binary(max_size=1)),
@@ -35,6 +49,7 @@ class WatchingServer:
         self._child_watches: set[str] = set()
         self.contents: set[str] = set()
         self.children: set[str] = set()
+        self.listed: set[str] = set()
 
     def read(
         self, contents: Sequence[str], children: Sequence[str]
@@ -90,6 +105,7 @@ class WatchingServer:
         if self.store.node(path) is None:
             return None
         self._child_watches.add(path)
+        self.listed.add(path)
         return self.store.children(path)
 
     def _try(self, operation: Operation) -> None:
@@ -115,6 +131,7 @@ class WatchingServer:
             self.children.add(path)
 
 
+@pytest.mark.parametrize("is_leaf", [no_leaf, is_deep])
 @settings(max_examples=150, deadline=None)
 @given(
     before=st.lists(changes, max_size=8),
@@ -125,13 +142,13 @@ class WatchingServer:
     during=[None, None, Delete("/r/a"), Create("/r/a", b"again")],
 )
 def test_a_tree_ends_as_the_real_one(
-    before: list[Operation], during: list[Operation | None]
+    is_leaf: Callable[[str], bool], before: list[Operation], during: list[Operation | None]
 ) -> None:
     server = WatchingServer([*before, *during])
     for _ in before:
         server.change()
     server.marks()
-    tree = Tree(ROOT, reader=server)
+    tree = Tree(ROOT, reader=server, is_leaf=is_leaf)
     tree.load()
     while True:
         contents, children = server.marks()
@@ -157,6 +174,7 @@ def test_what_is_gone_is_forgotten_with_all_below(gone: str) -> None:
     assert tree.nodes == server.store.subtree(ROOT)
 
 
+@pytest.mark.parametrize("is_leaf", [no_leaf, is_deep])
 @settings(max_examples=150, deadline=None)
 @given(
     before=st.lists(changes, max_size=12),
@@ -169,13 +187,16 @@ def test_what_is_gone_is_forgotten_with_all_below(gone: str) -> None:
     during=[],
 )
 def test_nodes_compared_in_turn_make_up_for_lost_watches(
-    before: list[Operation], lost: list[Operation], during: list[Operation | None]
+    is_leaf: Callable[[str], bool],
+    before: list[Operation],
+    lost: list[Operation],
+    during: list[Operation | None],
 ) -> None:
     """Some changes are not reported, and no later change of a node's children is, until that is noticed."""
     server = WatchingServer(before)
     while server.change():
         pass
-    tree = Tree(ROOT, reader=server)
+    tree = Tree(ROOT, reader=server, is_leaf=is_leaf)
     tree.load()
     server.lose(lost)
     server.go_on(during)
@@ -191,3 +212,14 @@ def test_nodes_compared_in_turn_make_up_for_lost_watches(
         contents, children = tree.outdated([*tree.nodes] or [ROOT])
         tree.read_again(contents=contents, children=children)
     assert tree.nodes == server.store.subtree(ROOT)
+
+
+def test_a_leaf_is_not_asked_for_children() -> None:
+    server = WatchingServer([Create(path, b"") for path in PATHS])
+    while server.change():
+        pass
+    tree = Tree(ROOT, reader=server, is_leaf=is_deep)
+    tree.load()
+    tree.read_again(contents=set(PATHS), children=set(PATHS))
+    assert tree.nodes == server.store.subtree(ROOT)
+    assert server.listed == {ROOT, "/r/a", "/r/b"}

@@ -26,6 +26,7 @@ from ureplicator_common.contents import (
     Switches,
     TopicIntent,
 )
+from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import (
     MAX_SLOTS,
     Delivery,
@@ -448,3 +449,17 @@ def test_every_node_lies_below_its_parent_in_the_skeleton(
         assert path.rpartition("/")[0] == parent
         assert parent in paths.skeleton
     assert paths.leader.rpartition("/")[0] == paths.root
+
+
+def test_topics_of_a_route_are_leaves_and_their_folders_are_not() -> None:
+    paths, key = znodes.Paths("test"), TopicKey(Route("west", "east"), "orders")
+    is_leaf = leaf_of(paths)
+    topics = (
+        paths.topic(key),
+        paths.ideal_topic(key),
+        paths.target("east", "orders"),
+        paths.audits.state(key),
+    )
+    assert all(map(is_leaf, topics))
+    folders = (paths.root, paths.topics, paths.ideal, paths.audits.states, paths.skeleton[-1])
+    assert not any(map(is_leaf, (*folders, *(path.rpartition("/")[0] for path in topics))))

@@ -37,6 +37,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.errors import OperatingError
+from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, UnreadableContent
 
@@ -200,7 +201,9 @@ class AuditNodes:
         """Nodes below `root`: a pass over thousands of topics does not read each of them."""
         with self._lock:
             if root not in self._caches:
-                self._caches[root] = self._coordination.tree_cache(root, lambda: None)
+                self._caches[root] = self._coordination.tree_cache(
+                    root, lambda: None, is_leaf=leaf_of(self._paths)
+                )
                 self._caches[root].refresh()
             cache = self._caches[root]
         return cache.nodes()

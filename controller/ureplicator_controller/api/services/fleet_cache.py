@@ -24,6 +24,7 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.contents import LiveController, TopicIntent
 from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
 from ureplicator_common.coordination.pending_writes import PendingWrites
+from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
 from ureplicator_controller.core.state.decoding import DecodeCache
@@ -78,7 +79,9 @@ class FleetCache:
         self._topic_tallies = TopicTallies()
         self._tallied: tuple[FleetState, Tallies] | None = None
         self._losses = self._losses_read = 0
-        self._tree_cache = coordination.tree_cache(self.paths.root, lambda: None)
+        self._tree_cache = coordination.tree_cache(
+            self.paths.root, lambda: None, is_leaf=leaf_of(self.paths)
+        )
         coordination.on_session(self._session_changed)
 
     def _session_changed(self, state: SessionState) -> None:

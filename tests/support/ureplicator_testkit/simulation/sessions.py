@@ -13,7 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Operation, SessionState, TreeCache
+from ureplicator_common.coordination import (
+    EXPIRY_ROUNDING_S,
+    Operation,
+    SessionState,
+    TreeCache,
+    no_leaf,
+)
 from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_testkit.simulation.judge import JudgedStore
 from ureplicator_testkit.simulation.kernel import Process, World
@@ -43,12 +49,14 @@ class Client(MemoryCoordination):
             self._member.lose_response(operations, applied=chance.random() < 0.5)
         super().transact(operations)
 
-    def tree_cache(self, root: str, changed: Callable[[], None]) -> TreeCache:
+    def tree_cache(
+        self, root: str, changed: Callable[[], None], *, is_leaf: Callable[[str], bool] = no_leaf
+    ) -> TreeCache:
         def tree_changed() -> None:
             changed()
             self._member.tree_changed()
 
-        return super().tree_cache(root, tree_changed)
+        return super().tree_cache(root, tree_changed, is_leaf=is_leaf)
 
 
 class SessionProcess(Process):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_other_sockets_are_seen_beside_data_that_was_read(ends: Ends) -> None:
 def test_a_socket_takes_data_until_its_buffer_is_full(ends: Ends) -> None:
     own, _ = ends
     assert select_buffered([], [own], WAIT_S) == ([], [own])
-    with pytest.raises(BlockingIOError):
-        while True:
+    with suppress(BlockingIOError):
+        for _ in range(100):
             own.send(bytes(65_536))
     assert select_buffered([], [own], 0.01) == ([], [])
