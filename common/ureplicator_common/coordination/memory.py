@@ -443,10 +443,8 @@ class MemoryTreeCache:
 
     def load(self) -> None:
         with self._store.lock:
-            served = self._client.subtree(self._root)
-            differs = self._publish(
-                {path: node for path, node in served.items() if self._is_seen(path)}
-            )
+            served = self._client.subtree(self._root).items()
+            differs = self._publish({path: node for path, node in served if self._is_seen(path)})
             self._is_current = True
         if differs:
             self._changed()
