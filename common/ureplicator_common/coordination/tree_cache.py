@@ -67,7 +67,8 @@ class Tree:
         self._root = root
         self._reader = reader
         self._is_leaf = is_leaf
-        self._children: dict[str, frozenset[str]] = {}
+        self._children: dict[str, set[str]] = {}
+        """Names by path; those of nodes that are in `nodes`, but for what is being read."""
         self.nodes: dict[str, Node] = {}
 
     def load(self) -> None:
@@ -106,17 +107,20 @@ class Tree:
         for path, node in read.items():
             if node is None:
                 self._forget(path)
+                self._children.get(_parent(path), set()).discard(_name(path))
             else:
                 self.nodes[path] = node
 
     def _take_children(self, read: Mapping[str, Sequence[str] | None]) -> set[str]:
-        """Store the names, drop deleted nodes, return new paths."""
+        """Store the names, drop deleted nodes, return new paths. A folder of 10,000 names is read again for
+        each burst of new ones: only what differs is looked at."""
         fresh: set[str] = set()
         for path, names in read.items():
-            now = frozenset(f"{path.rstrip('/')}/{name}" for name in names or ())
-            for gone in self._children.get(path, frozenset()) - now:
-                self._forget(gone)
-            fresh |= {child for child in now if child not in self.nodes}
+            now, known = set(names or ()), self._children.get(path, set())
+            below = path.rstrip("/")
+            for gone in known - now:
+                self._forget(f"{below}/{gone}")
+            fresh |= {f"{below}/{name}" for name in now - known}
             if names is None:
                 self._children.pop(path, None)
             else:
@@ -125,8 +129,9 @@ class Tree:
 
     def _forget(self, path: str) -> None:
         self.nodes.pop(path, None)
-        for child in self._children.pop(path, ()):
-            self._forget(child)
+        below = path.rstrip("/")
+        for name in self._children.pop(path, ()):
+            self._forget(f"{below}/{name}")
 
     def _await_root(self) -> set[str]:
         """A content read of an absent node leaves no watch; an exists request does."""
@@ -295,6 +300,10 @@ class WatchedTreeCache:
         rest = max(0, len(self._unverified) - count)
         taken, self._unverified = self._unverified[rest:], self._unverified[:rest]
         return taken
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _parent(path: str) -> str:
