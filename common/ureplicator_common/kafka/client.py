@@ -27,7 +27,6 @@ from typing import Any
 from kafka.protocol.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    MetadataResponse,
 )
 
 from ureplicator_common.clock import Clock, SystemClock
@@ -36,7 +35,7 @@ from ureplicator_common.kafka.broker_order import Address, BrokerOrder, broker_o
 from ureplicator_common.kafka.cluster_view import Broker as Broker
 from ureplicator_common.kafka.cluster_view import ClusterView as ClusterView
 from ureplicator_common.kafka.cluster_view import Leader as Leader
-from ureplicator_common.kafka.cluster_view import ViewDecoder, metadata_request, view_of
+from ureplicator_common.kafka.cluster_view import ViewDecoder, metadata_request
 from ureplicator_common.kafka.connection import CLIENT_ID as CLIENT_ID
 from ureplicator_common.kafka.connection import CONNECT_TIMEOUT_S as CONNECT_TIMEOUT_S
 from ureplicator_common.kafka.connection import BlockingConnection as BlockingConnection
@@ -230,10 +229,8 @@ class ClusterClient:
     def _read_brokers(self, broker: Broker) -> None:
         """After a failure, from one that responds. Without a response the next request tries it again."""
         with suppress(ClusterUnavailable):
-            (reply,) = self._attempt(
-                broker, [metadata_request(())], MetadataResponse, part=ANY_PART
-            )
-            self._discovered(view_of(reply))
+            (view,) = self._attempt(broker, [metadata_request(())], ViewDecoder(), part=ANY_PART)
+            self._discovered(view)
 
     def _discovered(self, view: ClusterView) -> None:
         self._order.discovered((each.host, each.port) for each in view.brokers.values())

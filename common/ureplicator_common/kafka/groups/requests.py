@@ -22,7 +22,6 @@ from kafka.protocol.consumer import OffsetDeleteRequest, OffsetDeleteResponse
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker, ClusterClient
-from ureplicator_common.kafka.cluster_view import CORRELATION_ID_BYTES
 from ureplicator_common.kafka.errors import COORDINATOR_MOVED, ErrorCode, error_name
 from ureplicator_common.kafka.groups import (
     SHARE,
@@ -42,6 +41,7 @@ from ureplicator_common.kafka.groups.rights import (
     error_reason,
 )
 from ureplicator_common.kafka.position_rows import in_requests
+from ureplicator_common.kafka.wire.reader import CORRELATION_ID_BYTES
 from ureplicator_common.portions import portions
 
 PORTION = 200

@@ -3,41 +3,27 @@
 The leader lists the topics of each cluster every few seconds, and clusters have tens of thousands. librdkafka
 lists them without their ids, and describing each of 10,000 topics to get these takes 0.8 s of a core. A
 Metadata response has both, and in a quiet cluster it is byte for byte the last one.
-
-Layout (Metadata v10, flexible; https://kafka.apache.org/protocol#The_Messages_Metadata). A compact array or
-string begins with its length + 1 as a varint, 0 for null; tags are a varint count, nothing after 0:
-
-    correlation id 4, tags, throttle time 4
-    brokers: node id 4, host string, port 4, rack string, tags
-    cluster id string, controller id 4
-    topics: error 2, name string, topic id 16, is internal 1, partitions, authorized operations 4, tags
-        partitions: error 2, number 4, leader 4, leader epoch 4, replicas, in sync, offline (4 each), tags
-    authorized operations 4, tags
-
-The loop over partitions is the hot path: it only counts them.
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from kafka.protocol.metadata import MetadataRequest
 
-from ureplicator_common.kafka import ClusterUnavailable, TopicInfo, topic_id_text
+from ureplicator_common.kafka import TopicInfo, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.cluster_view import CORRELATION_ID_BYTES, METADATA_VERSION
+from ureplicator_common.kafka.cluster_view import METADATA_VERSION
 from ureplicator_common.kafka.errors import ErrorCode, error_name
-from ureplicator_common.kafka.wire.reader import Reader
+from ureplicator_common.kafka.wire.metadata import (
+    TopicRow,
+    decode_metadata,
+)
+from ureplicator_common.kafka.wire.reader import CORRELATION_ID_BYTES
 
-_ID_BYTES = 16
-_NO_ID = bytes(_ID_BYTES)
-_PARTITION_BYTES = 14
-"""Error, number, leader and its epoch."""
-_ARRAYS = 3
-"""Of nodes, in a partition."""
+_NO_ID = bytes(16)
 
 
 class TopicListing:
@@ -87,81 +73,18 @@ class ListingDecoder:
         assert (version, header) == (METADATA_VERSION, True)
         body = raw[CORRELATION_ID_BYTES:]
         if self._topics is None or body != self._body:
-            try:
-                self._topics = _Response(body).topics()
-            except (IndexError, struct.error, UnicodeDecodeError) as error:
-                raise ClusterUnavailable(f"malformed response to Metadata: {error}") from error
+            rows = decode_metadata(body).topics
+            self._topics = {row.name: _info(row) for row in rows if _is_listed(row)}
             self._body = body
         return self._topics
 
 
-class _Response:
-    """One response behind its correlation id. Reads raise what those of `Reader` do."""
+def _is_listed(row: TopicRow) -> bool:
+    return not row.is_internal and row.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def __init__(self, body: bytes) -> None:
-        self._reader = Reader(body, at=0)
 
-    def topics(self) -> dict[str, TopicInfo]:
-        reader = self._reader
-        reader.skip_tags()
-        reader.integer()
-        self._skip_brokers()
-        reader.text()
-        reader.integer()
-        found: dict[str, TopicInfo] = {}
-        for _ in range(reader.count()):
-            name, info = self._topic()
-            if info is not None:
-                found[name] = info
-        reader.integer()
-        reader.skip_tags()
-        if reader.at != len(reader.data):
-            raise IndexError(f"{len(reader.data)} bytes, {reader.at} of them read")
-        return found
-
-    def _skip_brokers(self) -> None:
-        reader = self._reader
-        brokers = reader.count()
-        if not brokers:
-            raise ClusterUnavailable("a broker that has just started knows no brokers yet")
-        for _ in range(brokers):
-            reader.integer()
-            reader.text()
-            reader.integer()
-            reader.text()
-            reader.skip_tags()
-
-    def _topic(self) -> tuple[str, TopicInfo | None]:
-        """The topic; None if it is internal, or does not exist."""
-        reader = self._reader
-        error, name = reader.short(), reader.text()
-        id = reader.data[reader.at : reader.at + _ID_BYTES]
-        reader.at += _ID_BYTES
-        is_internal = reader.data[reader.at] != 0
-        reader.at += 1
-        partitions = self._skip_partitions()
-        reader.integer()
-        reader.skip_tags()
-        if is_internal or error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return name, None
-        if error:
-            return name, TopicInfo(partitions=0, error=error_name(error))
-        text = "" if id == _NO_ID else topic_id_text(UUID(bytes=id))
-        return name, TopicInfo(partitions=partitions, topic_id=text)
-
-    def _skip_partitions(self) -> int:
-        """Pass over the partitions; their number."""
-        reader = self._reader
-        count, body = reader.count(), reader.data
-        for _ in range(count):
-            at = reader.at + _PARTITION_BYTES
-            for _ in range(_ARRAYS):
-                length = body[at]
-                if length >= 0x80:
-                    reader.at = at
-                    length = reader.varint()
-                    at = reader.at - 1
-                at += 1 + 4 * max(0, length - 1)
-            reader.at = at
-            reader.skip_tags()
-        return count
+def _info(row: TopicRow) -> TopicInfo:
+    if row.error:
+        return TopicInfo(partitions=0, error=error_name(row.error))
+    text = "" if row.id == _NO_ID else topic_id_text(UUID(bytes=row.id))
+    return TopicInfo(partitions=len(row.partitions), topic_id=text)

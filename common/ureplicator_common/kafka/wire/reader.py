@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+CORRELATION_ID_BYTES = 4
+"""Before the rest of each response."""
 MAX_SHIFT = 28
 """Five bytes hold 32 bits."""
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")

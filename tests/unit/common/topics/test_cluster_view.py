@@ -1,0 +1,137 @@
+"""Leaders and topic ids from a Metadata response: as the library decodes it, or refused."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.metadata import MetadataResponse
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.cluster_view import (
+    METADATA_VERSION,
+    Broker,
+    ClusterView,
+    Leader,
+    ViewDecoder,
+)
+from ureplicator_common.kafka.errors import ErrorCode
+
+REPLY: Any = MetadataResponse
+TOPIC = REPLY.MetadataResponseTopic
+NODES = st.integers(-1, 5)
+EPOCHS = st.integers(-1, 2**31 - 1)
+ERRORS = st.sampled_from((0, 0, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 5))
+
+
+@st.composite
+def partitions(draw: st.DrawFn, number: int) -> Any:
+    return TOPIC.MetadataResponsePartition(
+        error_code=draw(st.sampled_from((0, 5))),
+        partition_index=number,
+        leader_id=draw(NODES),
+        leader_epoch=draw(EPOCHS),
+        replica_nodes=draw(st.lists(NODES, max_size=200)),
+        isr_nodes=draw(st.lists(NODES, max_size=3)),
+        offline_replicas=draw(st.lists(NODES, max_size=1)),
+    )
+
+
+@st.composite
+def topics(draw: st.DrawFn, number: int) -> Any:
+    error = draw(ERRORS)
+    count = 0 if error else draw(st.integers(0, 5))
+    return TOPIC(
+        error_code=error,
+        name=f"topic-{number}-{draw(st.text(max_size=3))}",
+        topic_id=uuid.UUID(int=draw(st.integers(0, 2**128 - 1))),
+        is_internal=draw(st.booleans()),
+        partitions=[draw(partitions(each)) for each in range(count)],
+    )
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> Any:
+    return REPLY(
+        version=METADATA_VERSION,
+        throttle_time_ms=0,
+        brokers=[
+            REPLY.MetadataResponseBroker(
+                node_id=node, host=draw(st.text(max_size=5)), port=9_092 + node, rack=draw(RACKS)
+            )
+            for node in range(draw(st.integers(1, 4)))
+        ],
+        cluster_id=draw(st.one_of(st.none(), st.text(max_size=5))),
+        controller_id=0,
+        topics=[draw(topics(number)) for number in range(draw(st.integers(0, 5)))],
+    )
+
+
+RACKS = st.one_of(st.none(), st.text(max_size=3))
+
+
+def encoded(reply: Any, *, correlation_id: int = 7) -> bytes:
+    reply.with_header(correlation_id=correlation_id)
+    return bytes(reply.encode(header=True, framed=False))
+
+
+def decoded(raw: bytes, decoder: ViewDecoder | None = None) -> ClusterView:
+    return (decoder or ViewDecoder()).decode(raw, version=METADATA_VERSION, header=True)
+
+
+def expected(reply: Any) -> ClusterView:
+    known = [topic for topic in reply.topics if not topic.error_code]
+    absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ClusterView(
+        cluster_id=reply.cluster_id or "",
+        brokers={row.node_id: Broker(row.node_id, row.host, row.port) for row in reply.brokers},
+        leaders={
+            (topic.name, row.partition_index): Leader(row.leader_id, row.leader_epoch)
+            for topic in known
+            for row in topic.partitions
+        },
+        topic_ids={topic.name: str(topic.topic_id) for topic in known},
+        missing=frozenset(topic.name for topic in reply.topics if topic.error_code == absent),
+    )
+
+
+@given(reply=replies())
+def test_the_view_is_that_of_the_response(reply: Any) -> None:
+    assert decoded(encoded(reply)) == expected(reply)
+
+
+@given(reply=replies())
+def test_a_response_is_decoded_once(reply: Any) -> None:
+    decoder = ViewDecoder()
+    view = decoded(encoded(reply), decoder)
+    assert decoded(encoded(reply, correlation_id=8), decoder) is view
+
+
+@given(reply=replies(), data=st.data())
+def test_a_response_that_is_cut_off_is_refused(reply: Any, data: st.DataObject) -> None:
+    raw = encoded(reply)
+    with pytest.raises(ClusterUnavailable):
+        decoded(raw[: data.draw(st.integers(4, len(raw) - 1))])
+
+
+@given(raw=st.binary(max_size=60))
+def test_random_bytes_are_refused_or_a_view(raw: bytes) -> None:
+    with suppress(ClusterUnavailable):
+        assert isinstance(decoded(bytes(4) + raw), ClusterView)
+
+
+def test_a_broker_that_has_just_started_is_refused() -> None:
+    reply = REPLY(
+        version=METADATA_VERSION,
+        throttle_time_ms=0,
+        brokers=[],
+        cluster_id="a cluster",
+        controller_id=0,
+        topics=[],
+    )
+    with pytest.raises(ClusterUnavailable, match="just started"):
+        decoded(encoded(reply))
