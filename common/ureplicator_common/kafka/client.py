@@ -35,7 +35,7 @@ from ureplicator_common.kafka.broker_order import Address, BrokerOrder, broker_o
 from ureplicator_common.kafka.cluster_view import Broker as Broker
 from ureplicator_common.kafka.cluster_view import ClusterView as ClusterView
 from ureplicator_common.kafka.cluster_view import Leader as Leader
-from ureplicator_common.kafka.cluster_view import ViewDecoder, metadata_request
+from ureplicator_common.kafka.cluster_view import ViewDecoder
 from ureplicator_common.kafka.connection import CLIENT_ID as CLIENT_ID
 from ureplicator_common.kafka.connection import CONNECT_TIMEOUT_S as CONNECT_TIMEOUT_S
 from ureplicator_common.kafka.connection import BlockingConnection as BlockingConnection
@@ -45,6 +45,7 @@ from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.kafka.security.channel import Opened as Opened
 from ureplicator_common.kafka.security.channel import Security as Security
 from ureplicator_common.kafka.security.channel import security_of
+from ureplicator_common.kafka.wire.metadata import MetadataRequest
 
 REQUEST_TIMEOUT_S = 10.0
 ANY_PART = 0.25
@@ -229,7 +230,7 @@ class ClusterClient:
     def _read_brokers(self, broker: Broker) -> None:
         """After a failure, from one that responds. Without a response the next request tries it again."""
         with suppress(ClusterUnavailable):
-            (view,) = self._attempt(broker, [metadata_request(())], ViewDecoder(), part=ANY_PART)
+            (view,) = self._attempt(broker, [MetadataRequest(())], ViewDecoder(), part=ANY_PART)
             self._discovered(view)
 
     def _discovered(self, view: ClusterView) -> None:
@@ -238,7 +239,7 @@ class ClusterClient:
     def view(self, topics: Sequence[str]) -> ClusterView:
         """Leaders, brokers and topic ids, for these topics only; the same object as before if nothing has
         changed. Raises ClusterUnavailable."""
-        view: ClusterView = self.call_any(lambda: metadata_request(topics), self._views)
+        view: ClusterView = self.call_any(lambda: MetadataRequest(topics), self._views)
         self._discovered(view)
         return view
 

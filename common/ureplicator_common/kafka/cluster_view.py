@@ -7,20 +7,12 @@ show that all topics were deleted.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafka.protocol.metadata import MetadataRequest
-
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.wire.metadata import (
-    Metadata,
-    decode_metadata,
-)
+from ureplicator_common.kafka.wire.metadata import METADATA_VERSION, Metadata, decode_metadata
 from ureplicator_common.kafka.wire.reader import CORRELATION_ID_BYTES
-
-METADATA_VERSION = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +42,6 @@ class ClusterView:
     leaders: Mapping[tuple[str, int], Leader]
     topic_ids: Mapping[str, str]
     missing: frozenset[str] = frozenset()
-
-
-def metadata_request(topics: Sequence[str]) -> MetadataRequest:
-    return MetadataRequest(
-        version=METADATA_VERSION,
-        topics=[
-            MetadataRequest.MetadataRequestTopic(name=topic, topic_id=uuid.UUID(int=0))
-            for topic in topics
-        ],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
 
 
 class ViewDecoder:

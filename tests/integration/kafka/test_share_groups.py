@@ -12,7 +12,7 @@ import pytest
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.groups import SHARE, CommittedOffset
 from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
-from ureplicator_common.kafka.groups.wire import Request, compact, varint
+from ureplicator_common.kafka.wire.request import Request, compact, varint
 from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic

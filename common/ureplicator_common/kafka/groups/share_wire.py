@@ -23,14 +23,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ureplicator_common.kafka.groups import CommittedOffset, Offsets, TopicPartition
-from ureplicator_common.kafka.groups.wire import (
-    Decoder,
-    FetchedGroup,
-    Request,
-    compact,
-    varint,
-)
+from ureplicator_common.kafka.groups.wire import Decoder, FetchedGroup
 from ureplicator_common.kafka.wire.reader import Reader
+from ureplicator_common.kafka.wire.request import Request, compact, varint
 
 DESCRIBE_SHARE_OFFSETS, ALTER_SHARE_OFFSETS = 90, 91
 _NO_TAGS = b"\0"

@@ -24,6 +24,7 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.cluster_view import Broker
 from ureplicator_common.kafka.groups import CommittedOffset, ListedGroup, Offsets, TopicPartition
 from ureplicator_common.kafka.wire.reader import Reader
+from ureplicator_common.kafka.wire.request import Request, compact, plain, varint
 
 UNKNOWN_LEADER_EPOCH = -1
 """Written with each offset. An epoch of the source that is above the target's would make consumers refresh
@@ -39,25 +40,6 @@ _BARE_ROW = struct.Struct(">iqiBhB")
 """A fetched row without metadata: number, offset, epoch, size of the metadata, error, tags."""
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _REFUSED = struct.Struct(">ih")
-
-
-class Request:
-    """A request whose body is encoded already. `flexible`: its header ends with tags."""
-
-    __slots__ = ("_body", "_flexible", "_header", "api_key", "version")
-
-    def __init__(self, api_key: int, version: int, body: bytes, *, flexible: bool = True) -> None:
-        self.api_key, self.version = api_key, version
-        self._body, self._flexible, self._header = body, flexible, b""
-
-    def with_header(self, *, correlation_id: int, client_id: str) -> None:
-        start = struct.pack(">hhi", self.api_key, self.version, correlation_id)
-        self._header = start + _plain(client_id) + _NO_TAGS * self._flexible
-
-    def encode(self, *, framed: bool, header: bool) -> bytes:
-        assert framed
-        assert header
-        return _INT.pack(len(self._header) + len(self._body)) + self._header + self._body
 
 
 class FetchedGroup(NamedTuple):
@@ -82,11 +64,11 @@ def commit_offsets(group: str, offsets: Offsets) -> Request:
     """For a group without members."""
     topics: dict[str, list[bytes]] = {}
     for (topic, number), (offset, metadata) in offsets.items():
-        row = _ROW.pack(number, offset, UNKNOWN_LEADER_EPOCH) + _plain(metadata)
+        row = _ROW.pack(number, offset, UNKNOWN_LEADER_EPOCH) + plain(metadata)
         topics.setdefault(topic, []).append(row)
-    body = [_plain(group), b"\xff\xff\xff\xff", _plain(""), b"\xff\xff", _INT.pack(len(topics))]
+    body = [plain(group), b"\xff\xff\xff\xff", plain(""), b"\xff\xff", _INT.pack(len(topics))]
     for topic, rows in topics.items():
-        body += [_plain(topic), _INT.pack(len(rows)), *rows]
+        body += [plain(topic), _INT.pack(len(rows)), *rows]
     return Request(OFFSET_COMMIT, 7, b"".join(body), flexible=False)
 
 
@@ -242,22 +224,3 @@ class CoordinatorsDecoder(Decoder):
             reader.compact()
             reader.skip_tags()
         return found
-
-
-def varint(value: int) -> bytes:
-    found = bytearray()
-    while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
-def compact(text: str) -> bytes:
-    encoded = text.encode()
-    return varint(len(encoded) + 1) + encoded
-
-
-def _plain(text: str) -> bytes:
-    encoded = text.encode()
-    return _SHORT.pack(len(encoded)) + encoded

@@ -40,7 +40,6 @@ from ureplicator_common.kafka.client import (
     controller_rows,
     open_client,
 )
-from ureplicator_common.kafka.cluster_view import METADATA_VERSION
 from ureplicator_common.kafka.errors import error_name
 from ureplicator_common.kafka.features import API_VERSIONS_VERSION
 from ureplicator_common.kafka.preflight import (
@@ -50,6 +49,7 @@ from ureplicator_common.kafka.preflight import (
     Server,
     VisibleTopics,
 )
+from ureplicator_common.kafka.wire.metadata import METADATA_VERSION
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
 T = TypeVar("T")

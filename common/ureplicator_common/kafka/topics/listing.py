@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from kafka.protocol.metadata import MetadataRequest
-
 from ureplicator_common.kafka import TopicInfo, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.cluster_view import METADATA_VERSION
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.kafka.wire.metadata import (
+    METADATA_VERSION,
+    MetadataRequest,
     TopicRow,
     decode_metadata,
 )
@@ -41,7 +40,9 @@ class TopicListing:
         with self._lock:
             if self._client is None:
                 self._client = self._open()
-            found: Mapping[str, TopicInfo] = self._client.call_any(_request, self._decoder)
+            found: Mapping[str, TopicInfo] = self._client.call_any(
+                lambda: MetadataRequest(None), self._decoder
+            )
             return found
 
     def close(self) -> None:
@@ -49,16 +50,6 @@ class TopicListing:
             if self._client is not None:
                 self._client.close()
                 self._client = None
-
-
-def _request() -> MetadataRequest:
-    return MetadataRequest(
-        version=METADATA_VERSION,
-        topics=None,
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
 
 
 class ListingDecoder:

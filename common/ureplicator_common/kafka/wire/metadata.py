@@ -1,4 +1,4 @@
-"""Metadata responses, decoded by hand: brokers, and topics with ids, leaders and epochs.
+"""Metadata by hand: requests for topics by name; responses with brokers, and topics with ids and leaders.
 
 Clusters have tens of thousands of topics, and while topics are added each slot and the leader read them
 several times a second; the library makes an object for each partition, which takes three times as long.
@@ -6,12 +6,14 @@ several times a second; the library makes an object for each partition, which ta
 Layout (Metadata v10, flexible; https://kafka.apache.org/protocol#The_Messages_Metadata). A compact array or
 string begins with its length + 1 as a varint, 0 for null; tags are a varint count, nothing after 0:
 
-    correlation id 4, tags, throttle time 4
-    brokers: node id 4, host string, port 4, rack string, tags
-    cluster id string, controller id 4
-    topics: error 2, name string, topic id 16, is internal 1, partitions, authorized operations 4, tags
-        partitions: error 2, number 4, leader 4, leader epoch 4, replicas, in sync, offline (4 each), tags
-    authorized operations 4, tags
+    request: topics (null: all), may create 1, two kinds of authorized operations 2, tags
+        topics: topic id 16, name string, tags
+    response: correlation id 4, tags, throttle time 4
+        brokers: node id 4, host string, port 4, rack string, tags
+        cluster id string, controller id 4
+        topics: error 2, name string, topic id 16, is internal 1, partitions, authorized operations 4, tags
+            partitions: error 2, number 4, leader 4, leader epoch 4, replicas, in sync, offline (4 each), tags
+        authorized operations 4, tags
 
 The loop over partitions is the hot path.
 """
@@ -24,7 +26,14 @@ from typing import NamedTuple
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.wire.reader import Reader
+from ureplicator_common.kafka.wire.request import Request, compact, varint
 
+METADATA, METADATA_VERSION = 3, 10
+_NO_ID = bytes(16)
+_NO_TAGS = b"\0"
+_ALL = b"\0"
+_NOTHING_MORE = b"\0\0\0" + _NO_TAGS
+"""No creation, no authorized operations."""
 _TOPIC = struct.Struct(">hB")
 """Error, first byte of the length of the name."""
 _ID = struct.Struct(">16s?")
@@ -32,6 +41,20 @@ _OPERATIONS_BYTES = 4
 _PARTITION = struct.Struct(">hiii")
 _ARRAYS = (0, 1, 2)
 """Of nodes, in a partition."""
+
+
+class MetadataRequest(Request):
+    """`topics`: None asks for all, an empty sequence for the brokers alone."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self, topics: Sequence[str] | None) -> None:
+        self.topics = topics
+        rows = _ALL
+        if topics is not None:
+            rows = varint(len(topics) + 1)
+            rows += b"".join(_NO_ID + compact(topic) + _NO_TAGS for topic in topics)
+        super().__init__(METADATA, METADATA_VERSION, rows + _NOTHING_MORE)
 
 
 class TopicRow(NamedTuple):

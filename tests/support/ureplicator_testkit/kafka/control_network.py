@@ -127,7 +127,7 @@ class ControlChannel(BlockingConnection):
 
     def _Metadata(self, request: Any, response: Any) -> Any:
         model = self._network.model
-        view = model.view([topic.name for topic in request.topics])
+        view = model.view(request.topics)
         if self._node_id in self._network.starting:
             view = ClusterView("", {}, {}, {}, missing=view.missing | view.topic_ids.keys())
         reply: Any = MetadataResponse

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.metadata import MetadataRequest as LibraryRequest
 from kafka.protocol.metadata import MetadataResponse
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.cluster_view import (
-    METADATA_VERSION,
     Broker,
     ClusterView,
     Leader,
     ViewDecoder,
 )
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.wire.metadata import METADATA_VERSION, MetadataRequest
 
 REPLY: Any = MetadataResponse
 TOPIC = REPLY.MetadataResponseTopic
@@ -135,3 +136,23 @@ def test_a_broker_that_has_just_started_is_refused() -> None:
     )
     with pytest.raises(ClusterUnavailable, match="just started"):
         decoded(encoded(reply))
+
+
+@given(topics=st.one_of(st.none(), st.lists(st.text(max_size=300), max_size=5)))
+def test_a_request_is_that_of_the_library(topics: list[str] | None) -> None:
+    theirs: Any = LibraryRequest
+    wanted = None
+    if topics is not None:
+        no_id = uuid.UUID(int=0)
+        wanted = [theirs.MetadataRequestTopic(name=each, topic_id=no_id) for each in topics]
+    library = theirs(
+        version=METADATA_VERSION,
+        topics=wanted,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    own = MetadataRequest(topics)
+    for each in (library, own):
+        each.with_header(correlation_id=7, client_id="test")
+    assert own.encode(framed=True, header=True) == library.encode(framed=True, header=True)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataResponse
 
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
-from ureplicator_common.kafka.cluster_view import METADATA_VERSION
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.topics.listing import ListingDecoder
+from ureplicator_common.kafka.wire.metadata import METADATA_VERSION
 
 REPLY: Any = MetadataResponse
 TOPIC = REPLY.MetadataResponseTopic
