@@ -68,7 +68,7 @@ class Tree:
         self._reader = reader
         self._is_leaf = is_leaf
         self._children: dict[str, set[str]] = {}
-        """Names by path; those of nodes that are in `nodes`, but for what is being read."""
+        """Names of the children of a path: of those that are in `nodes`, or are read next."""
         self.nodes: dict[str, Node] = {}
 
     def load(self) -> None:

@@ -34,9 +34,9 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
     rest.parent.kill_tree()
 
 
-def opened(rest: Rest, *, more: bytes = b"") -> socket.socket:
+def opened(rest: Rest) -> socket.socket:
     client = socket.create_connection(("127.0.0.1", rest.port), timeout=WITHIN_S)
-    client.sendall(OPEN + more + b"\r\n")
+    client.sendall(OPEN + b"\r\n")
     return client
 
 
@@ -73,10 +73,12 @@ def is_accepted(rest: Rest) -> bool:
         return received(client, 1).startswith(b"HTTP/1.1 200 ")
 
 
-def test_what_a_stream_sends_is_no_request(rest: Rest) -> None:
-    with opened(rest) as client:
-        received(client, 1)
-        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+def test_what_comes_after_the_request_for_a_stream_is_no_request(rest: Rest) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", rest.port), timeout=WITHIN_S) as client:
+        client.sendall(OPEN + b"\r\n" + request)
+        assert received(client, 2).count(b"HTTP/1.1 ") == 1
+        client.sendall(request)
         assert received(client, 3).count(b"HTTP/1.1 ") == 0
 
 

@@ -173,6 +173,7 @@ class GatheringWorker(ThreadWorker):
             self._advance(conn)
 
     def _stream(self, conn: Connection) -> None:
+        conn.received.clear()  # a stream is the last response of its connection
         self._wait(conn, streams.STREAM_S)
         self._streams.add(conn)
         if not self._is_fed:
