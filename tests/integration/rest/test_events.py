@@ -1,9 +1,11 @@
-"""Streams of events, against the server as it is started: many, over TLS, and until it ends."""
+"""Streams of events, against the server as it is started: many, over TLS, and until it ends.
+
+Without ZooKeeper each event is a problem.
+"""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,26 +14,15 @@ import pytest
 from ureplicator_controller.api.events.feed import ALIVE_S
 from ureplicator_controller.api.rest_process import THREADS
 from ureplicator_controller.api.serving.streams import EVENT_STREAM, MAX_STREAMS
-from ureplicator_testkit.fleet.rest_server import Rest
+from ureplicator_testkit.fleet.rest_server import NOWHERE, Rest
 from ureplicator_testkit.secured.certificates import Authority
 from ureplicator_testkit.servers.processes import eventually
 
 pytestmark = pytest.mark.integration
 
-NOWHERE = "127.0.0.1:1"
-"""Without ZooKeeper each event is a problem."""
 WITHIN_S = 20 * ALIVE_S
 OPEN = f"GET /events HTTP/1.1\r\nHost: localhost\r\nAccept: {EVENT_STREAM}\r\n".encode()
 TOKEN = "viewer-of-this-test-0123456789"  # noqa: S105  # of this test
-
-
-@pytest.fixture(scope="module")
-def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
-    folder: Path = tmp_path_factory.mktemp("rest")
-    rest = Rest(NOWHERE, folder)
-    eventually(lambda: rest.status("/health") == 200, 20, "REST responds")
-    yield rest
-    rest.parent.kill_tree()
 
 
 def opened(rest: Rest) -> socket.socket:

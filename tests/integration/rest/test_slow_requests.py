@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -14,22 +12,10 @@ from ureplicator_controller.api.http.models.responses import ProblemResponse
 from ureplicator_controller.api.rest_process import CONNECTIONS
 from ureplicator_controller.api.serving.worker import REQUEST_S
 from ureplicator_testkit.fleet.rest_server import Rest
-from ureplicator_testkit.servers.processes import eventually
 
 pytestmark = pytest.mark.integration
 
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-NOWHERE = "127.0.0.1:1"
-"""No ZooKeeper is needed."""
-
-
-@pytest.fixture(scope="module")
-def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
-    folder: Path = tmp_path_factory.mktemp("rest")
-    rest = Rest(NOWHERE, folder)
-    eventually(lambda: rest.status("/health") == 200, 20, "REST responds")
-    yield rest
-    rest.parent.kill_tree()
 
 
 def connect(rest: Rest) -> socket.socket:

@@ -15,14 +15,12 @@ import requests
 
 from ureplicator_controller.api.rest_process import CONNECTIONS
 from ureplicator_controller.api.serving.worker import REQUEST_S
-from ureplicator_testkit.fleet.rest_server import Rest
+from ureplicator_testkit.fleet.rest_server import NOWHERE, Rest
 from ureplicator_testkit.secured.certificates import Authority, Certificate
 from ureplicator_testkit.servers.processes import eventually
 
 pytestmark = pytest.mark.integration
 
-NOWHERE = "127.0.0.1:1"
-"""No ZooKeeper is needed."""
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 TOKEN = "operator-of-this-test-0123456789"  # noqa: S105  # of this test

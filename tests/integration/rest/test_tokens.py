@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_testkit.fleet.rest_server import Rest
+from ureplicator_testkit.fleet.rest_server import NOWHERE, Rest
 from ureplicator_testkit.servers.processes import eventually
 
 pytestmark = pytest.mark.integration
 
 OPERATOR, VIEWER = "operator-" + "0123456789abcdef", "viewer-" + "0123456789abcdef"
 CLOSED = ("/topics", "/metrics", "/openapi.json", "/dashboard/dashboard.js", "/export", "/nowhere")
-NOWHERE = "127.0.0.1:1"
-"""No ZooKeeper is needed."""
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,10 @@ child.wait()
 """The daemon's part in starting the REST process, and no more."""
 
 
+NOWHERE = "127.0.0.1:1"
+"""Hosts without a ZooKeeper: each call that needs it gets 503."""
+
+
 class Rest:
     """A parent with its gunicorn child. `hosts`: of ZooKeeper; `more`: further sections of the
     configuration. `ca`: the authority of its certificate, if it has TLS."""
