@@ -133,13 +133,9 @@ def _topics(reader: Reader) -> list[TopicRow]:
         id, is_internal = _ID.unpack_from(body, at)
         reader.at = at + _ID.size
         partitions = _partitions(reader)
-        at = reader.at + _OPERATIONS_BYTES
-        if body[at]:
-            reader.at = at
-            reader.skip_tags()
-            at = reader.at
-        else:
-            at += 1
+        reader.at += _OPERATIONS_BYTES
+        reader.skip_tags()
+        at = reader.at
         rows.append(TopicRow(error, name, id, is_internal, partitions))
     reader.at = at
     return rows

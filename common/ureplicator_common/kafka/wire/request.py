@@ -28,6 +28,9 @@ class Request:
 
 
 def varint(value: int) -> bytes:
+    """A value below 2^31 as bytes. Hot path: nearly all are below 128."""
+    if value < 0x80:
+        return bytes((value,))
     found = bytearray()
     while value >= 0x80:
         found.append(value & 0x7F | 0x80)

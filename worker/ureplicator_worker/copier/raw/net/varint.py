@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-MAX_SHIFT = 28
-"""Five bytes hold 32 bits."""
+from ureplicator_common.kafka.wire.reader import MAX_SHIFT
+from ureplicator_common.kafka.wire.request import compact, varint
 
 
 class MalformedResponse(Exception):
@@ -31,22 +31,8 @@ def read(buffer: bytearray | memoryview | bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def encode(value: int) -> bytes:
-    """A value below 2^31 as bytes."""
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def text(value: str) -> bytes:
-    """Compact string: length + 1 as varint, then the bytes."""
-    raw = value.encode()
-    return encode(len(raw) + 1) + raw
+encode, text = varint, compact
+"""A value below 2^31 as bytes; a compact string."""
 
 
 def read_text(buffer: bytearray | memoryview | bytes, at: int) -> tuple[str, int]:
