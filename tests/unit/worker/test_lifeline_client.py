@@ -142,10 +142,10 @@ class FalseDriver:
                 self.received += peer.recv(4096)
             hello = decode(self.received)
             assert isinstance(hello, Hello)
-            peer.sendall(self._respond(hello))
-            if self._closes:
-                peer.shutdown(socket.SHUT_WR)
-            with contextlib.suppress(ConnectionResetError):  # it left without reading everything
+            with contextlib.suppress(OSError):  # at any time it leaves without reading everything
+                peer.sendall(self._respond(hello))
+                if self._closes:
+                    peer.shutdown(socket.SHUT_WR)
                 while data := peer.recv(4096):
                     self.received += data
 

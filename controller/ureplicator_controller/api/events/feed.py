@@ -4,7 +4,7 @@
     data: {"change":17,"lagAgeSeconds":1.2}
 
     event: problem
-    data: {"detail":"ZooKeeper does not respond"}
+    data: {"detail":"ZooKeeper is unavailable: no response within 5 s"}
 
 An event carries no state of the fleet. A page that sees another `change` reads `/overview`, whose document
 of 10,000 partitions is encoded once and shared by its ETag; so an event has the same few bytes for each
@@ -24,6 +24,7 @@ from typing import Any
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.errors import OperatingError
+from ureplicator_controller.api.http.problems import as_problem
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
@@ -64,7 +65,8 @@ class EventFeed:
         try:
             fleet_state, report = self._fleet.current(), self._lag_cache.report(timeout_s=0.0)
         except OperatingError as error:
-            return Event("problem", str(error), {"detail": str(error)})
+            detail = as_problem(error).detail
+            return Event("problem", detail, {"detail": detail})
         change = self._change_of(fleet_state, report)
         age_s = round(self._lag_cache.age_s(report), 1) if report else None
         return Event("state", change, {"change": change, "lagAgeSeconds": age_s})

@@ -67,7 +67,8 @@ def test_a_fleet_that_cannot_be_read_is_a_problem_until_it_can(
     with rest.zookeeper_unavailable():
         name, data = parts(feed.poll())
         assert name == "problem"
-        assert data["detail"]
+        assert data["detail"] == rest.call("GET", "/overview").get_json()["detail"]
+        assert "ZooKeeper is unavailable: " in data["detail"]
         assert feed.poll() == b""
         rest.clock.advance(ALIVE_S)
         assert parts(feed.poll())[0] == "problem"
