@@ -126,8 +126,8 @@ class TopicAdmin(Protocol):
         partitions: int,
         configs: Mapping[str, str],
         replication_factor: int = BROKER_DEFAULT_REPLICATION,
-    ) -> None:
-        """Returns when the metadata has it. Raises TopicAlreadyExists, TopicRefused."""
+    ) -> str:
+        """Create a topic; its id, when the metadata has it. Raises TopicAlreadyExists, TopicRefused."""
         ...
 
     def grow_topic(self, topic: str, *, partitions: int) -> None:

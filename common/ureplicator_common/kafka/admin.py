@@ -189,7 +189,7 @@ class ConfluentTopicAdmin:
         partitions: int,
         configs: Mapping[str, str],
         replication_factor: int = BROKER_DEFAULT_REPLICATION,
-    ) -> None:
+    ) -> str:
         new = NewTopic(
             topic,
             num_partitions=partitions,
@@ -197,7 +197,7 @@ class ConfluentTopicAdmin:
             config=dict(configs),
         )
         self._creations.perform(topic, new, size=partitions)
-        self._wait_until_visible(topic, partitions)
+        return self._visible(topic, partitions).topic_id
 
     def _create(self, topics: Sequence[NewTopic]) -> dict[str, Exception | None]:
         """Those that were not created, with the reason."""
@@ -221,7 +221,7 @@ class ConfluentTopicAdmin:
             refused=TopicRefused,
         )
         self._result(futures[topic], refused=TopicRefused)
-        self._wait_until_visible(topic, partitions)
+        self._visible(topic, partitions)
 
     def delete_topic(self, topic_id: str) -> None:
         with closing(self._open()) as client:
@@ -259,9 +259,13 @@ class ConfluentTopicAdmin:
                 raise self._no_response() from error
         return found
 
-    def _wait_until_visible(self, topic: str, partitions: int) -> None:
+    def _visible(self, topic: str, partitions: int) -> TopicInfo:
+        """The topic, when it has so many partitions, each with a leader."""
         deadline_s = time.monotonic() + self._timeout_s
-        while not _is_whole(self._described(topic), partitions):
+        while True:
+            described = self._described(topic).get(topic)
+            if described is not None and _is_whole(described, partitions):
+                return _info(described)
             if time.monotonic() > deadline_s:
                 raise ClusterUnavailable(
                     f"cluster at {self._servers}: {topic} was accepted, but its {partitions}"
@@ -371,13 +375,12 @@ def _is_client_error(cause: KafkaError) -> bool:
     return cause.code() < 0 and cause.code() != KafkaError._INVALID_ARG  # noqa: SLF001
 
 
-def _is_whole(found: Mapping[str, TopicDescription | KafkaError], partitions: int) -> bool:
-    """True if the topic is there, and has so many partitions, each with a leader."""
-    return any(
-        not isinstance(each, KafkaError)
-        and len(each.partitions) >= partitions
-        and all(p.leader for p in each.partitions)
-        for each in found.values()
+def _is_whole(described: TopicDescription | KafkaError, partitions: int) -> bool:
+    """True if a topic has so many partitions, each with a leader."""
+    return (
+        not isinstance(described, KafkaError)
+        and len(described.partitions) >= partitions
+        and all(each.leader for each in described.partitions)
     )
 
 

@@ -15,7 +15,9 @@ clocks that are ahead. Brokers of 4.0 and later refuse by default what is over a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
     ClusterUnavailable,
@@ -50,6 +52,15 @@ _MAX_ATTEMPTS = 3
 """Another writer may create, expand or delete the topic between the read and the write."""
 
 
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A target topic that is there. `topic_id`: "" of brokers without topic ids; `is_created`: by this
+    process, and by nobody else."""
+
+    topic_id: str
+    is_created: bool
+
+
 def target_configs(source_configs: Mapping[str, str]) -> dict[str, str]:
     """Settings of the source topic that its target topic is created with."""
     return {name: text for name, text in source_configs.items() if name in COPIED_CONFIGS}
@@ -64,10 +75,10 @@ def ensure_target(
     source: TopicAdmin,
     target: TopicAdmin,
     replication_factor: int,
-) -> bool:
+) -> TargetTopic:
     """Create the target topic if it is missing, expand it if it has fewer partitions than `wanted`.
 
-    True if it was created, and by nobody else. Raises ClusterUnavailable and TopicRefused.
+    Raises ClusterUnavailable and TopicRefused.
     """
     refused: OperatingError | None = None
     for _ in range(_MAX_ATTEMPTS):
@@ -75,24 +86,33 @@ def ensure_target(
         if there is not None and there.error:
             raise ClusterUnavailable(f"{topic}: {there.error}")
         if there is not None and there.partitions >= wanted:
-            return False
+            return TargetTopic(there.topic_id, False)
         try:
-            if there is None:
-                _create(
-                    target,
-                    topic,
-                    partitions=max(wanted, source_partitions),
-                    configs=target_configs(source.configs(source_topic)),
-                    replication_factor=replication_factor,
-                )
-            else:
+            if there is not None:
                 target.grow_topic(topic, partitions=wanted)
-            return there is None
+                return TargetTopic(there.topic_id, False)
+            created_id = _create(
+                target,
+                topic,
+                partitions=max(wanted, source_partitions),
+                configs=target_configs(source.configs(source_topic)),
+                replication_factor=replication_factor,
+            )
+            return TargetTopic(created_id, True)
         except (TopicAlreadyExists, TopicRefused) as error:
             refused = error  # or another writer was faster: the next read shows it
     if isinstance(refused, TopicAlreadyExists):
         raise ClusterUnavailable(f"{topic} exists, and the brokers do not list it yet")
     raise TopicRefused(str(refused))
+
+
+def with_target(intent: TopicIntent, target: TargetTopic) -> TopicIntent:
+    """The intent of a topic whose target topic was ensured. An id that it has stays: it is compared."""
+    return replace(
+        intent,
+        target_topic_id=intent.target_topic_id or target.topic_id,
+        target_created=intent.target_created or target.is_created,
+    )
 
 
 def _create(
@@ -102,18 +122,17 @@ def _create(
     partitions: int,
     configs: Mapping[str, str],
     replication_factor: int,
-) -> None:
-    """Raises ClusterUnavailable, TopicAlreadyExists, TopicRefused."""
+) -> str:
+    """The id of the created topic. Raises ClusterUnavailable, TopicAlreadyExists, TopicRefused."""
     refused: TopicRefused | None = None
     for limits in TIMESTAMP_LIMITS:
         try:
-            target.create_topic(
+            return target.create_topic(
                 topic,
                 partitions=partitions,
                 configs={**configs, **limits},
                 replication_factor=replication_factor,
             )
-            return
         except TopicRefused as error:
             refused = refused or error
     assert refused is not None

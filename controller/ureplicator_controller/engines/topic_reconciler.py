@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
@@ -44,7 +44,7 @@ from ureplicator_controller.engines.claims.within_fleet import claim, ensure_par
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_limits import topic_warnings
-from ureplicator_controller.engines.target_topics import ensure_target
+from ureplicator_controller.engines.target_topics import TargetTopic, ensure_target, with_target
 
 log = logging.getLogger(__name__)
 
@@ -146,8 +146,8 @@ class TopicReconciler:
         try:
             if change.deleted_id:
                 self._admins(change.key.route.target).delete_topic(change.deleted_id)
-            if change.target_partitions and self._ensure_target(change):
-                after = replace(after, target_created=True)
+            if change.target_partitions:
+                after = with_target(after, self._ensure_target(change))
             claims = self._claim(change) if change.version is None else ()
         except Unavailable:
             raise
@@ -180,8 +180,7 @@ class TopicReconciler:
         ensure_parents(self._coordination, paths, key)
         return (claim(self._coordination, paths, key, change.intent.target_topic),)
 
-    def _ensure_target(self, change: IntentChange) -> bool:
-        """True if it was created."""
+    def _ensure_target(self, change: IntentChange) -> TargetTopic:
         route = change.key.route
         target_topic = change.intent.target_topic or change.key.topic
         self._fleet_claims.take(change.key, target_topic)

@@ -7,7 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.kafka import ClusterUnavailable, TopicAlreadyExists, TopicRefused
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    TopicAlreadyExists,
+    TopicInfo,
+    TopicRefused,
+)
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_controller.core.topics.record_limits import limit_findings
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -35,10 +40,9 @@ def admin(cluster: KafkaCluster) -> Iterator[ConfluentTopicAdmin]:
 
 def test_a_created_topic_is_visible_at_once(admin: ConfluentTopicAdmin) -> None:
     configs = {"retention.ms": "1000", "cleanup.policy": "compact"}
-    admin.create_topic("made", partitions=3, configs=configs)
-    info = admin.topics()["made"]
-    assert info.partitions == 3
-    assert len(info.topic_id) == 22
+    topic_id = admin.create_topic("made", partitions=3, configs=configs)
+    assert len(topic_id) == 22
+    assert admin.topics()["made"] == TopicInfo(3, topic_id)
     assert admin.configs("made") == configs
 
 

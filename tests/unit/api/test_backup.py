@@ -138,8 +138,21 @@ def test_a_created_topic_keeps_everything_that_decides_its_start_position(
     result = put(rest, "topics/orders", ORDERS)
     assert result["result"] == "created"
     assert "initialPartitions: 3" in result["changes"]
-    assert stored(rest) == INTENT
-    assert rest.target.topics()["orders"].partitions == 4
+    created = rest.target.topics()["orders"]
+    assert created.partitions == 4
+    assert stored(rest) == replace(INTENT, target_topic_id=created.topic_id)
+
+
+@pytest.mark.parametrize("given_id", ["", "id-of-the-export"])
+def test_a_created_topic_has_the_id_of_the_target_topic_that_was_there(
+    rest: RestFixture, given_id: str
+) -> None:
+    """One that the export has is kept: the leader stops the topic if it differs."""
+    rest.target.put("orders", 4)
+    put(rest, "topics/orders", ORDERS | ({"targetTopicId": given_id} if given_id else {}))
+    there = stored(rest)
+    assert there is not None
+    assert there.target_topic_id == (given_id or rest.target.topics()["orders"].topic_id)
 
 
 def test_a_repeated_import_is_unchanged_and_writes_nothing(rest: RestFixture) -> None:

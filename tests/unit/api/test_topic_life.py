@@ -91,13 +91,15 @@ def test_a_topic_without_its_source_shows_what_becomes_of_its_target(rest: RestF
 
 
 @pytest.mark.parametrize("created", [True, False])
-def test_whitelisting_by_hand_notes_whether_the_target_topic_was_created(
+def test_whitelisting_by_hand_notes_the_target_topic_and_whether_it_was_created(
     rest: RestFixture, created: bool
 ) -> None:
     if not created:
         rest.target.put("orders", 4)
     assert rest.call("POST", "/topics", json={"topic": "orders"}).status_code == 201
-    assert intent(rest).target_created is created
+    there = intent(rest)
+    assert there.target_created is created
+    assert there.target_topic_id == rest.target.topics()["orders"].topic_id
 
 
 def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None:
@@ -111,7 +113,7 @@ def test_a_stopped_topic_is_resumed_only_with_restart(rest: RestFixture) -> None
     there = intent(rest)
     assert (there.stopped, there.state) == ("", TopicState.ACTIVE)
     assert (there.partitions, there.initial_partitions) == (4, 0)
-    assert (there.source_topic_id, there.target_topic_id) == ("id-1", "")
+    assert (there.source_topic_id, there.target_topic_id) == ("id-1", "id-1")
     assert there.restarted
     assert not there.had_position
     assert rest.target.topics()["orders"].partitions == 4

@@ -22,7 +22,7 @@ from ureplicator_controller.engines.target_limits import (
     check_limits,
     topic_warnings,
 )
-from ureplicator_controller.engines.target_topics import ensure_target
+from ureplicator_controller.engines.target_topics import TargetTopic, ensure_target
 
 
 class TargetNames:
@@ -102,8 +102,8 @@ class TopicClusters:
 
     def ensure_target(
         self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo, giver: str = ""
-    ) -> bool:
-        """Claim the target topic; create it, or expand it to `wanted` partitions. True if it was created.
+    ) -> TargetTopic:
+        """Claim the target topic; create it, or expand it to `wanted` partitions.
 
         `giver`: a fleet that gives the target topic up.
         """
@@ -119,11 +119,12 @@ class TopicClusters:
             replication_factor=self._replication[key.route],
         )
 
-    def would_create_target(self, key: TopicKey, target_topic: str, *, giver: str = "") -> bool:
-        """Return what `ensure_target` would; nothing is written."""
+    def planned_target(self, key: TopicKey, target_topic: str, *, giver: str = "") -> TargetTopic:
+        """What `ensure_target` would return; nothing is written, and what it would create has no id."""
         with _refused_as_conflict():
             self._claims.check(key, target_topic, giver=giver)
-        return target_topic not in self._clusters[key.route.target].admin().find([target_topic])
+        found = self._clusters[key.route.target].admin().find([target_topic]).get(target_topic)
+        return TargetTopic(found.topic_id if found else "", is_created=found is None)
 
     def all_limit_warnings(
         self, route: Route, targets: Mapping[str, str]

@@ -33,6 +33,7 @@ from ureplicator_controller.api.services.topic_checks import (
 from ureplicator_controller.api.services.topic_clusters import TopicClusters
 from ureplicator_controller.core.topics.reconcile import held_topics
 from ureplicator_controller.core.topics.topic_ids import adopt_topics
+from ureplicator_controller.engines.target_topics import with_target
 
 
 class TopicService:
@@ -70,13 +71,14 @@ class TopicService:
         wanted = source.partitions if partitions is None else partitions
         check_partition_count(source, wanted)
         target_topic = self._clusters.target_topic(config, topic)
-        created = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
+        target = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
         intent = TopicIntent(
             partitions=wanted,
             initial_partitions=wanted,
             target_topic=target_topic,
             source_topic_id=source.topic_id,
-            target_created=created,
+            target_topic_id=target.topic_id,
+            target_created=target.is_created,
             whole=wanted == source.partitions,
             restarted=True,
             request_id=self._new_id(),
@@ -178,15 +180,11 @@ class TopicService:
         wanted = adopt_topics(stopped, source, "").partitions
         check_partition_count(source, wanted, field="topic")
         target_topic = stopped.target_topic or key.topic
-        created = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
+        target = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
 
         def change(now: TopicIntent) -> TopicIntent:
-            adopted = adopt_topics(now, source, "") if now.stopped else now
-            return replace(
-                adopted,
-                state=TopicState.ACTIVE,
-                target_created=created or adopted.target_created,
-            )
+            adopted = adopt_topics(now, source, target.topic_id) if now.stopped else now
+            return replace(with_target(adopted, target), state=TopicState.ACTIVE)
 
         return self._intents.change(key, change, condition)
 

@@ -228,7 +228,7 @@ class MemoryTopicAdmin(_CanFail):
         partitions: int,
         configs: Mapping[str, str],
         replication_factor: int = BROKER_DEFAULT_REPLICATION,
-    ) -> None:
+    ) -> str:
         self._request()
         self.before("create_topic", topic)
         if topic in self.model.topic_ids:
@@ -241,6 +241,7 @@ class MemoryTopicAdmin(_CanFail):
             raise TopicRefused(f"only {self.brokers} brokers for {replication_factor} replicas")
         self.replication[topic] = replication_factor
         self.put(topic, partitions, configs=configs)
+        return self._admin_id(topic)
 
     def grow_topic(self, topic: str, *, partitions: int) -> None:
         self._request()

@@ -105,6 +105,20 @@ class World:
         return self.metrics.registry.get_sample_value(full, labels)
 
 
+def test_a_whitelisted_topic_is_written_once_with_the_ids_of_both_topics() -> None:
+    world = World()
+    world.poll()
+    world.source.put("made", 1)
+    for _ in range(3):
+        world.poll(after_s=CONFIRM_S)
+    node, made = world.hand.get(PATHS.topic(TopicKey(ROUTE, "made"))), world.intent("made")
+    assert node is not None
+    assert made is not None
+    assert node.stat.version == 0
+    assert made.source_topic_id == world.source.topics()["made"].topic_id
+    assert made.target_topic_id == world.target.topics()["x-made"].topic_id
+
+
 def test_old_and_new_topics_are_whitelisted_and_their_targets_created() -> None:
     world = World()
     world.source.put("old", 4, configs={"retention.ms": "7", "segment.ms": "9"})

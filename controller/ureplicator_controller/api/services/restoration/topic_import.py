@@ -35,6 +35,7 @@ from ureplicator_controller.core.reporting.backup import (
 )
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import held_topics
+from ureplicator_controller.engines.target_topics import TargetTopic, with_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Picture:
 @dataclass(frozen=True, slots=True)
 class Restoration:
     """The intent before and after, whether the topic was removed from the blacklist, and warnings
-    about the target of a new one."""
+    about the target of a new one. A new intent is shown as a dry run knows it: without the id of a target
+    topic that was not given."""
 
     before: TopicIntent | None
     made: RestoredIntent
@@ -155,40 +157,41 @@ class TopicImporter:
         wanted = replace(wanted, target_topic=name)
         made, _ = self._restored(key, before, wanted, picture)
         unlisted = unlist and bool(self._blacklist.remove(key))
-        created = self._prepare_target(
-            key, before, made.intent, source, dry_run=dry_run, giver=giver
+        prepare = partial(
+            self._prepare_target, key, made.intent, source, dry_run=dry_run, giver=giver
         )
-        if before is None and "target_created" not in given:
-            made = replace(made, intent=replace(made.intent, target_created=created))
-        done = Restoration(before, made, unlisted)
-        if dry_run:
-            return done
         if before is not None:
+            if made.intent.partitions > before.partitions:
+                prepare()
+            done = Restoration(before, made, unlisted)
+            if dry_run:
+                return done
             return self._restore_existing(key, given, done, picture, unlist=unlist)
-        intent = replace(made.intent, request_id=self._new_id())
-        self._intents.create(key, intent, keep_blacklisted=not unlist)
-        return replace(done, made=replace(made, intent=intent))
+        target = prepare()
+        is_created = made.intent.target_created or target.is_created
+        made = replace(made, intent=replace(made.intent, target_created=is_created))
+        if not dry_run:
+            intent = replace(with_target(made.intent, target), request_id=self._new_id())
+            self._intents.create(key, intent, keep_blacklisted=not unlist)
+        return Restoration(before, made, unlisted)
 
     def _prepare_target(
         self,
         key: TopicKey,
-        before: TopicIntent | None,
-        after: TopicIntent,
+        wanted: TopicIntent,
         source: Callable[[], TopicInfo],
         *,
         dry_run: bool,
         giver: str,
-    ) -> bool:
-        """True if the target topic was created, or would be."""
-        if before is not None and after.partitions <= before.partitions:
-            return False
+    ) -> TargetTopic:
+        """The target topic as it is, or would be, now."""
         found = source()
-        check_partition_count(found, after.partitions, field="partitions")
-        name = after.target_topic or key.topic
+        check_partition_count(found, wanted.partitions, field="partitions")
+        name = wanted.target_topic or key.topic
         if dry_run:
-            return self._clusters.would_create_target(key, name, giver=giver)
+            return self._clusters.planned_target(key, name, giver=giver)
         return self._clusters.ensure_target(
-            key, name, wanted=after.partitions, source=found, giver=giver
+            key, name, wanted=wanted.partitions, source=found, giver=giver
         )
 
     def _restore_existing(
