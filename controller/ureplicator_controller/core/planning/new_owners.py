@@ -39,11 +39,9 @@ from ureplicator_controller.core.state.exclusions import (
     exclusion_reason,
     is_configured,
 )
-from ureplicator_controller.core.state.fleet_index import RouteWorker
+from ureplicator_controller.core.state.fleet_index import NO_WORKER, RouteWorker
 from ureplicator_controller.core.state.loads import Rates, settled_rates
 from ureplicator_controller.core.state.snapshot import Snapshot
-
-NO_WORKER = "no eligible worker"
 
 
 def select_owners(

@@ -118,6 +118,10 @@ class PartitionViews:
         """Add the views of all topics at rest; return them."""
         return self.open(self._index.at_rest)
 
+    def open_unowned(self) -> list[PartitionView]:
+        """Add the views of topics that wait for an eligible worker; return them."""
+        return self.open(self._index.unowned)
+
     def open_owned(self, by: Callable[[RouteWorker], bool]) -> list[PartitionView]:
         """Add the views of topics at rest of which one of these workers owns a partition; return them."""
         pairs = {pair for pair in self.counts if by(pair)}

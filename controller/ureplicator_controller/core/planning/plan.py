@@ -133,6 +133,8 @@ def _plan_once(seen: Snapshot, now_s: float, indexer: FleetIndexer | None) -> Pl
     workers = membership(snapshot, now_s)
     review = review_loads(snapshot, workers.eligible, now_s)
     views = PartitionViews(snapshot, indexer.of(snapshot) if indexer else None)
+    if workers.eligible:
+        views.open_unowned()
     views.open({partition.key for partition in (*review.no_progress, *review.recovered)})
     delay_ends_at_s = select_owners(
         snapshot=snapshot, views=views, membership=workers, review=review, now_s=now_s

@@ -8,6 +8,9 @@ A topic is at rest if a plan has nothing to do for it at any time, as long as it
     nothing is to be recorded           every position was committed once; none moved for lack of progress
     nobody has any other of its partitions
 
+And as long as no worker is eligible, a plan has nothing to do for a topic that nobody owns, holds or has
+assigned, once that is the reason of its partitions.
+
 The owners of such a topic are all that a plan needs of it. Of 100,000 partitions all but a few are at rest at
 any time, and an index is made from the one before: what did not change is not looked at again.
 """
@@ -37,7 +40,8 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 RouteWorker = tuple[Route, WorkerId]
 Owners = tuple[WorkerId, ...]
-"""Owners of a topic's partitions, by number."""
+"""Owners of a topic's partitions, by number; none of a topic that waits for an eligible worker."""
+NO_WORKER = "no eligible worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,16 @@ class FleetIndex:
 
     `assigned`: stored assignments, of live and of dead workers. `view`: what live sessions report. `stale`:
     live workers whose current state lists a partition but was written by a former session. `at_rest`:
-    owners of the topics at rest; `busy`: all other topics that anything is stored about; `counts`: partitions
-    at rest by route and owner. A later index of the same indexer leaves this one as it is.
+    owners of the topics at rest; `unowned`: those that wait for an eligible worker; `busy`: all other
+    topics that anything is stored about; `counts`: partitions at rest by route and owner. A later index of
+    the same indexer leaves this one as it is.
     """
 
     assigned: ByTopic[AssignmentEntry] = field(default_factory=dict)
     view: ExternalView = field(default_factory=ExternalView)
     stale: Mapping[TopicKey, Mapping[int, tuple[WorkerId, ...]]] = field(default_factory=dict)
     at_rest: Mapping[TopicKey, Owners] = field(default_factory=dict)
+    unowned: Set[TopicKey] = frozenset()
     busy: Set[TopicKey] = frozenset()
     counts: Mapping[RouteWorker, int] = field(default_factory=dict)
 
@@ -79,7 +85,8 @@ class FleetIndexer:
         at_rest = {key: found for key, found in owners.items() if found is not None}
         stale = _stale_reports(snapshot)
         busy = _busy(owners.keys(), at_rest, stale)
-        self._index = FleetIndex(assigned, view, stale, at_rest, busy, dict(self._counts))
+        unowned = {key for key, found in at_rest.items() if not found}
+        self._index = FleetIndex(assigned, view, stale, at_rest, unowned, busy, dict(self._counts))
         self._snapshot = snapshot
         return self._index
 
@@ -165,17 +172,25 @@ def _owners_at_rest(
         return None
     entries, numbers = ideal.value.entries, range(intent.value.partitions)
     listed = frozenset(numbers)
-    if entries.keys() != listed or assigned.keys() != listed or not reported.keys() <= listed:
+    if entries.keys() != listed:
         return None
-    if not listed <= intent.value.had_position:
-        return None
-    is_at_rest = all(
-        _is_at_rest(entries[number], assigned[number])
-        and not partition_exclusion(snapshot, Partition(key.route, key.topic, number))
-        for number in numbers
+    waits = not assigned and not reported and all(map(_waits_for_worker, entries.values()))
+    is_kept = (
+        assigned.keys() == listed
+        and reported.keys() <= listed <= intent.value.had_position
+        and all(_is_at_rest(entries[number], assigned[number]) for number in numbers)
     )
+    if not (waits or is_kept) or any(
+        partition_exclusion(snapshot, Partition(key.route, key.topic, number)) for number in numbers
+    ):
+        return None
     owners = (entries[number].worker for number in numbers)
-    return tuple(owner for owner in owners if owner is not None) if is_at_rest else None
+    return tuple(owner for owner in owners if owner is not None)
+
+
+def _waits_for_worker(entry: IdealEntry) -> bool:
+    """True if nobody owns or holds a partition, and the reason says already that no worker is eligible."""
+    return entry.worker is None and not entry.holders and entry.reason.endswith(f"; {NO_WORKER}")
 
 
 def _is_at_rest(entry: IdealEntry, assigned: ByWorker[AssignmentEntry]) -> bool:

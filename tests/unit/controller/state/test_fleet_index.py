@@ -25,7 +25,13 @@ from ureplicator_controller.core.planning.partitions import PartitionViews
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.fleet_index import FleetIndex, FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, settled_fleet, shake
+from ureplicator_testkit.control.fleet import (
+    ROUTE,
+    SHAKEN_TOPICS,
+    ControlFleet,
+    settled_fleet,
+    shake,
+)
 
 KEY = TopicKey(ROUTE, "t")
 FIRST = Partition(ROUTE, "t", 0)
@@ -118,6 +124,24 @@ def test_a_topic_that_a_plan_has_to_look_at_is_busy(seen: tuple[str, Snapshot]) 
     assert kept.of(SETTLED).busy == set()
 
 
+def test_topics_without_an_eligible_worker_are_looked_at_again_when_there_is_one() -> None:
+    fleet, kept = ControlFleet(), FleetIndexer()
+    fleet.topic("t", 2)
+    assert kept.of(fleet.snapshot()).busy == {KEY}, "the reason is to be written"
+    fleet.cycle()
+    for index in (kept.of(fleet.snapshot()), index_of(fleet.snapshot())):
+        assert (index.busy, index.unowned) == (set(), {KEY})
+        assert PartitionViews(fleet.snapshot(), index).by_topic == {}
+    fleet.topic("t", 2, blacklisted=frozenset({1}))
+    assert kept.of(fleet.snapshot()).busy == {KEY}
+    fleet.topic("t", 2, blacklisted=frozenset())
+    fleet.cycle()
+    fleet.worker("a")
+    fleet.settle()
+    assert fleet.owners("t") == {0: "a", 1: "a"}
+    assert kept.of(fleet.snapshot()).unowned == set()
+
+
 def test_no_topic_of_a_paused_route_is_at_rest() -> None:
     kept = FleetIndexer()
     kept.of(SETTLED)
@@ -152,8 +176,9 @@ def test_kept_indexes_are_those_of_the_present_state(seed: int) -> None:
             fresh.view,
             fresh.stale,
         )
-        assert (index.at_rest, index.busy, index.counts) == (
+        assert (index.at_rest, index.unowned, index.busy, index.counts) == (
             fresh.at_rest,
+            fresh.unowned,
             fresh.busy,
             fresh.counts,
         )
