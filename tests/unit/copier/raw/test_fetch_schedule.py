@@ -265,6 +265,31 @@ def test_a_record_costs_the_same_beside_many_quiet_partitions(
     assert 0 < max(examined) <= MOST_EXAMINED
 
 
+@pytest.mark.parametrize("quiet", [10, 200])
+def test_a_partition_that_moves_costs_the_same_beside_many_quiet_ones(
+    monkeypatch: pytest.MonkeyPatch, quiet: int
+) -> None:
+    """So does a topic that is added: each makes a new view of the cluster."""
+    cluster = Cluster()
+    for number in range(quiet):
+        cluster.add(number)
+        cluster.lead(number, 1)
+    cluster.request_all()
+    cluster.request_all()
+    examined: list[int] = []
+    leader = Connections.leader
+
+    def counted(self: Connections, topic: str, number: int) -> Leader:
+        examined.append(number)
+        return leader(self, topic, number)
+
+    monkeypatch.setattr(Connections, "leader", counted)
+    cluster.lead(3, 2)
+    cluster.request_all()
+    assert set(examined) == {3}
+    assert cluster.fetches[3].via.node_id == 2
+
+
 def test_a_quiet_partition_that_is_suspended_is_fetched_no_more(make: MakeLine) -> None:
     line = make()
     partitions = line.add(0, 1)

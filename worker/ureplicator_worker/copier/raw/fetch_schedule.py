@@ -102,8 +102,7 @@ class FetchSchedule:
         """
         self._limit_topics(topic_rooms)
         if self._view is not self._connections.view:
-            self._view = self._connections.view
-            self._due = dict.fromkeys(self._partitions)
+            self._follow_leaders()
         full = set() if target_bytes is None else self._full_targets(target_bytes)
         due: dict[Via, list[FetchSide]] = {}
         for fetch in self._due:
@@ -120,6 +119,17 @@ class FetchSchedule:
             if broker.partitions:
                 due.setdefault(via, [])
         return due
+
+    def _follow_leaders(self) -> None:
+        """Partitions with another leader than in the last view are due."""
+        former, self._view = self._view, self._connections.view
+        before = former.leaders if former else {}
+        now = self._view.leaders if self._view else {}
+        if before is not now:
+            for fetch in self._partitions:
+                key = fetch.topic_partition
+                if before.get(key) != now.get(key):
+                    self._due[fetch] = None
 
     def _via(self, fetch: FetchSide, now_s: float) -> Via:
         node_id = self._connections.leader(*fetch.topic_partition).node_id

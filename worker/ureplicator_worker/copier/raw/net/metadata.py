@@ -1,7 +1,8 @@
 """Threads for all that may block on one cluster: metadata, connections, publication of positions.
 
     metadata       one thread: refreshes the view when it is wanted, and every few seconds: former leaders
-                   refuse requests, but only the topic ids show that a topic was recreated
+                   refuse requests, but only the topic ids show that a topic was recreated. Of topics that
+                   are added, it reads these alone
     connections    a few threads, so that brokers that do not respond hold up no others
     publication    one thread, with a client of its own
 
@@ -12,13 +13,15 @@ Fetch and Produce, or a failure. All requests have time limits, so `close` ends 
 
 from __future__ import annotations
 
+import math
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import (
@@ -35,7 +38,7 @@ REFRESH_EVERY_S = 5.0
 MIN_REFRESH_INTERVAL_S = 0.1
 MIN_REST = 10
 """Rest after a refresh that others want to bring forward, in times of the processor time that it took: a view
-of 5,000 topics takes a tenth of a second, and while topics are added it is wanted all the time."""
+of 5,000 topics takes a tenth of a second, and while a broker is away it is wanted all the time."""
 REQUEST_TIMEOUT_S = 3.0
 CONNECT_TIMEOUT_S = 2.0
 CONNECTS_AT_ONCE = 8
@@ -103,7 +106,10 @@ class ClusterMetadata:
         self._publications = ThreadPoolExecutor(1, f"publish-{cluster}")
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._topics: frozenset[str] = frozenset()
+        self._added: Set[str] = frozenset()
+        self._last: ViewChanged | None = None
         self._due_s = 0.0
+        self._added_due_s = math.inf
         self._read_s = 0.0
         self._rest_s = MIN_REFRESH_INTERVAL_S
         self._publishing = False
@@ -118,8 +124,8 @@ class ClusterMetadata:
     def cover(self, topics: frozenset[str]) -> None:
         """Topics that the view is read for from now on."""
         if topics != self._topics:
+            self._work.put(partial(self._add, topics - self._topics))
             self._topics = topics
-            self.refresh()
 
     def refresh(self) -> None:
         self._work.put(self._hasten_refresh)
@@ -170,7 +176,7 @@ class ClusterMetadata:
 
     def _serve(self) -> None:
         while True:
-            left_s = self._due_s - time.monotonic()
+            left_s = min(self._due_s, self._added_due_s) - time.monotonic()
             if left_s <= 0:
                 self._refresh()
                 continue
@@ -186,24 +192,38 @@ class ClusterMetadata:
         """Bring the next refresh forward; requests that come in crowds share one."""
         self._due_s = min(self._due_s, self._read_s + self._rest_s)
 
+    def _add(self, topics: Set[str]) -> None:
+        """Read these topics soon; those that come in crowds share a request."""
+        self._added |= topics
+        if self._added:
+            self._added_due_s = self._read_s + self._rest_s
+
     def _refresh(self) -> None:
         began_s = time.thread_time()
         self._read()
         self._rest_s = rest_s(time.thread_time() - began_s)
 
     def _read(self) -> None:
+        """All topics if that is due, else those that were added."""
         self._read_s = time.monotonic()
-        self._due_s = self._read_s + REFRESH_EVERY_S
-        topics = self._topics
-        if not topics:
+        topics, last = self._topics, self._last
+        is_whole = last is None or self._read_s >= self._due_s
+        if is_whole:
+            self._due_s = self._read_s + REFRESH_EVERY_S
+        wanted = topics if is_whole else topics & self._added
+        self._added_due_s = math.inf
+        if not wanted:
             return
         try:
-            view = self._client.view(sorted(topics))
+            view = self._client.view(sorted(wanted))
         except ClusterUnavailable as error:
             self._due_s = time.monotonic() + 0.5
             self._post(ClusterUnreachable(str(error)))
-        else:
-            self._post(ViewChanged(view, topics))
+            return
+        read = ViewChanged(view, wanted)
+        self._added = frozenset()
+        self._last = read if last is None or is_whole else merged(last, read, kept=topics)
+        self._post(self._last)
 
     def _connect(self, broker: Broker) -> None:
         try:
@@ -243,6 +263,25 @@ class ClusterMetadata:
             self._publishing = False
         if refused:
             failed(", ".join(sorted(refused)))
+
+
+def merged(before: ViewChanged, read: ViewChanged, *, kept: Set[str]) -> ViewChanged:
+    """The view of before, completed by one that was read for other topics. `kept`: topics that stay."""
+    others = (before.topics & kept) - read.topics
+    view = ClusterView(
+        cluster_id=read.view.cluster_id,
+        brokers=read.view.brokers,
+        leaders={
+            **{key: leader for key, leader in before.view.leaders.items() if key[0] in others},
+            **read.view.leaders,
+        },
+        topic_ids={
+            **{topic: id for topic, id in before.view.topic_ids.items() if topic in others},
+            **read.view.topic_ids,
+        },
+        missing=(before.view.missing & others) | read.view.missing,
+    )
+    return ViewChanged(view, others | read.topics)
 
 
 def rest_s(work_s: float) -> float:
