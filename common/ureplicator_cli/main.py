@@ -25,6 +25,7 @@ from ureplicator_cli.consumers.offsets import offsets
 from ureplicator_cli.diagnosis.command import diagnose
 from ureplicator_cli.doctor.command import doctor
 from ureplicator_cli.fleet_file.apply import apply
+from ureplicator_cli.fleets.claims import claims
 from ureplicator_cli.fleets.command import fleets
 from ureplicator_cli.history import history
 from ureplicator_cli.moves.rebalance import balance, freeze, rebalance, unfreeze
@@ -58,7 +59,7 @@ def cli() -> None:
 cli.add_section("Run a role", controller, worker, auditor, check_config, doctor, executor_archive)
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
 cli.add_section("Consumers", groups, offsets, failover)
-cli.add_section("Fleet", status, top, instances, tasks, history, fleets, diagnose)
+cli.add_section("Fleet", status, top, instances, tasks, history, fleets, claims, diagnose)
 cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)
 cli.add_section("Files", apply, export_fleet, import_fleet)

@@ -61,6 +61,7 @@ from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bin
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
+from ureplicator_controller.engines.claims.unused import ClaimRemover
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.following.heartbeats import HeartbeatClusters, HeartbeatThread
@@ -317,14 +318,19 @@ class Controller:
             acls=self._acl_admin,
             claims=self._claim_log,
             fleet=self._settings.fleet,
+            routes=[config.route for config in self._settings.routes],
             coordination=coordination,
             paths=self._paths,
             seen=proof.latest_of_epoch,
             clock=self._clock,
             metrics=self._metrics,
         )
+        unused = ClaimRemover(
+            coordination, paths=self._paths, seen=proof.latest_of_epoch, metrics=self._metrics
+        )
         syncs = *self._group_syncs(proof, needs.reports), *self._followers(needs)
-        return topics, renewer, deleter, changer, *syncs, *self._heartbeats(proof, needs.reports)
+        heartbeats = self._heartbeats(proof, needs.reports)
+        return topics, renewer, deleter, changer, unused, *syncs, *heartbeats
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(self._settings.cluster(cluster))

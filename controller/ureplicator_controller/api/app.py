@@ -34,6 +34,7 @@ from ureplicator_controller.api.audits import calls as audits
 from ureplicator_controller.api.audits.metrics import AuditMetrics
 from ureplicator_controller.api.audits.service import AuditService
 from ureplicator_controller.api.audits.standings import Standings
+from ureplicator_controller.api.claims import calls as claims
 from ureplicator_controller.api.events import calls as events
 from ureplicator_controller.api.events.feed import EventFeed
 from ureplicator_controller.api.groups import calls as groups
@@ -142,7 +143,8 @@ def create_app(needs: Dependencies) -> Flask:
     )
     clusters = _clusters(needs)
     ids = RequestIds(needs.new_id, caller=caller)
-    services = _services(needs, fleet, clusters, ids)
+    fleet_claims = _fleet_claims(needs)
+    services = _services(needs, fleet, clusters, ids, fleet_claims)
     lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
     standings = Standings(
         lag_cache=lag_cache, clock=needs.clock, stale_after_s=settings.audit.stale_after_s
@@ -171,6 +173,7 @@ def create_app(needs: Dependencies) -> Flask:
         fleet=fleet, clusters=needs.groups, logs=needs.logs, clock=needs.clock
     )
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
+    app.register_api(claims.blueprint(settings=settings, claims=fleet_claims))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     _register_pages(app, needs, fleet=fleet, lag_cache=lag_cache, standings=standings)
     app.register_blueprint(login.blueprint(gate))
@@ -233,20 +236,25 @@ def _services(
     fleet: FleetCache,
     clusters: Mapping[str, ClusterTopics],
     ids: RequestIds,
+    fleet_claims: FleetClaims,
 ) -> Services:
     return build_services(
         coordination=needs.coordination,
         fleet=fleet,
         clusters=clusters,
         replication={config.route: config.replication_factor for config in needs.settings.routes},
-        claims=FleetClaims(
-            fleet=needs.settings.fleet,
-            routes={config.route: config for config in needs.settings.routes},
-            logs=needs.claims,
-            clock=needs.clock,
-        ),
+        claims=fleet_claims,
         name=needs.settings.fleet,
         new_id=ids.reference,
+    )
+
+
+def _fleet_claims(needs: Dependencies) -> FleetClaims:
+    return FleetClaims(
+        fleet=needs.settings.fleet,
+        routes={config.route: config for config in needs.settings.routes},
+        logs=needs.claims,
+        clock=needs.clock,
     )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_common.kafka.claims.requests import KafkaClaimLog
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_controller.engines.claims.following import INTERVAL_S, UNUSED_S
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
@@ -74,6 +78,24 @@ def test_topic_of_one_fleet_is_refused_to_the_other_until_it_is_deleted(
 
     eventually(is_free, WITHDRAWN_S, "east has withdrawn its claim")
     assert "fleet claims-west" in refused(east, unique_name)
+
+
+def test_claim_of_a_fleet_that_is_gone_is_withdrawn_by_hand(
+    fleets: Pair, source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique_name: str
+) -> None:
+    _, west = fleets
+    fill(source_cluster, unique_name)
+    with closing(KafkaClaimLog(ClusterClient(target_cluster.bootstrap))) as log:
+        log.write(Claim("claims-gone", unique_name, "old.target", "old-id", unique_name))
+    assert "fleet claims-gone" in refused(west, unique_name)
+    there = ("--url", west.url(), "--src", "source", "--dst", "target")
+    assert "claims-gone" in run("claims", "list", *there).stdout
+    done = run("claims", "withdraw", unique_name, "--fleet", "claims-gone", *there)
+    assert done.exit_code == 0, done.output
+    added = west.call("POST", "/topics?src=source&dst=target", json={"topic": unique_name})
+    assert added.status_code == 201, added.text
+    again = run("claims", "withdraw", unique_name, "--fleet", "claims-gone", *there)
+    assert "has no claim" in again.stderr
 
 
 def test_copy_of_one_fleet_is_not_copied_back_by_the_other(

@@ -84,6 +84,53 @@ def test_target_that_refuses_claims_is_named(claiming: RestFixture) -> None:
     assert "not authorized" in response.get_json()["detail"]
 
 
+def test_claims_are_listed_and_those_of_a_fleet_that_is_gone_withdrawn(
+    claiming: RestFixture,
+) -> None:
+    log = claiming.claims["target"].log()
+    log.write(Claim("gone", "orders", "old.target", "old-id", "orders"))
+    log.write(THEIRS)
+    log.write(Claim("other", "ships", "far.target", "far-id", "ships", since_ms=5))
+    listed = claiming.call("GET", "/claims").get_json()
+    shown = [(each["targetTopic"], each["fleet"], each["holds"]) for each in listed["claims"]]
+    assert shown == [("orders", "gone", True), ("orders", "other", False), ("ships", "other", True)]
+    assert listed["claims"][2] == {
+        "cluster": "target",
+        "targetTopic": "ships",
+        "fleet": "other",
+        "route": "far.target",
+        "sourceTopic": "ships",
+        "sourceCluster": "far-id",
+        "sinceMs": 5,
+        "holds": True,
+    }
+    done = claiming.call("DELETE", "/claims/orders?fleet=gone").get_json()
+    assert done["withdrawn"] == listed["claims"][0]
+    left = claiming.call("GET", "/claims").get_json()["claims"]
+    assert [(each["targetTopic"], each["holds"]) for each in left] == [
+        ("orders", True),
+        ("ships", True),
+    ]
+    problem_of(claiming.call("DELETE", "/claims/orders?fleet=gone"), 404)
+    assert claiming.call("DELETE", "/claims/orders?fleet=other").status_code == 200
+    assert claiming.call("POST", "/topics", json={"topic": "orders"}).status_code == 201
+
+
+def test_own_claims_are_not_withdrawn_by_hand(claiming: RestFixture) -> None:
+    claiming.call("POST", "/topics", json={"topic": "orders"})
+    problem = problem_of(claiming.call("DELETE", "/claims/orders?fleet=test"), 409)
+    assert (problem["field"], problem["hint"]) == ("fleet", "delete the topic")
+    assert claiming.claims["target"].log().read().holder("orders") is not None
+
+
+def test_a_cluster_without_its_claims_is_named(claiming: RestFixture) -> None:
+    claiming.claims["target"].failure = ClusterUnavailable("target: no response")
+    listed = claiming.call("GET", "/claims").get_json()
+    unread = {"cluster": "target", "reason": "target: no response"}
+    assert listed == {"claims": [], "notRead": [unread]}
+    problem_of(claiming.call("DELETE", "/claims/orders?fleet=other"), 503)
+
+
 def test_passes_over_the_claims_are_shown_with_the_route(claiming: RestFixture) -> None:
     (sync,) = claiming.call("GET", "/routes").get_json()["routes"]["source.target"]["syncs"]
     assert sync["kind"] == "claims"

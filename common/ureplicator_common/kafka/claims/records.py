@@ -89,6 +89,12 @@ class Claims:
         found = self._by_topic.get(target_topic, {}).get(fleet)
         return found[1] if found else None
 
+    def each(self) -> Iterator[tuple[Claim, bool]]:
+        """All claims by target topic, and of each whether it is the one that counts."""
+        for _, claims in sorted(self._by_topic.items()):
+            for place, (_, claim) in enumerate(sorted(claims.values(), key=_offset)):
+                yield claim, place == 0
+
     def all_of(self, fleet: str) -> Iterator[Claim]:
         for claims in self._by_topic.values():
             if fleet in claims:

@@ -161,5 +161,6 @@ def _refused_as_conflict() -> Iterator[None]:
         raise conflict(
             str(refused),
             field="topic",
-            hint="stop it there, or give the target another name by the route's naming",
+            hint="stop it there, or give the target another name by the route's naming; of a fleet that is"
+            " gone withdraw the claim (DELETE /claims)",
         ) from refused

@@ -79,6 +79,19 @@ class FleetClaims:
             with self._lock:
                 self._require_free(key, target_topic, giver)
 
+    def on(self, cluster: str) -> list[tuple[Claim, bool]]:
+        """Claims of all fleets on the topics of a cluster, and of each whether it is the one that counts.
+
+        Raises ClaimsUnreadable, ClusterUnavailable.
+        """
+        with self._lock:
+            return list(self._log(cluster).read().each())
+
+    def withdraw(self, cluster: str, claim: Claim) -> None:
+        """Withdraw a claim of any fleet. Raises TopicRefused, ClusterUnavailable."""
+        with self._lock:
+            self._log(cluster).withdraw(claim)
+
     def close(self) -> None:
         for each in self._logs.values():
             each.close()

@@ -3,18 +3,21 @@
 Topics get their claims before they are whitelisted (`between_fleets`). Missing are those of topics that were
 whitelisted before the route claimed its targets. If another fleet holds a claim, this one's copying goes on:
 which of the two is to stop is for operators to decide, and the outcome names the other fleet.
+
+Claims of a route that is not configured any more go when its topics are deleted, if another route claims
+targets on the same cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind
 from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.kafka.claims.records import Claim, Claims
-from ureplicator_common.model import TopicState
+from ureplicator_common.model import Route, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.between_fleets import new_claim
 from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
@@ -25,7 +28,7 @@ UNUSED_S = 30.0
 
 
 class ClaimWork:
-    """Claims of one route. `Work` of a `Follower`."""
+    """Claims of one route. `Work` of a `Follower`. `routes`: all that are configured."""
 
     kind = SyncKind.CLAIMS
 
@@ -34,12 +37,14 @@ class ClaimWork:
         *,
         fleet: str,
         config: RouteConfig,
+        routes: Collection[Route],
         source: Callable[[], ClaimLog],
         target: Callable[[], ClaimLog],
         clock: Clock,
     ) -> None:
         self._fleet = fleet
         self._route = config.route
+        self._routes = {str(route) for route in routes}
         self._connect = source, target
         self._logs: tuple[ClaimLog, ClaimLog] | None = None
         self._clock = clock
@@ -53,7 +58,7 @@ class ClaimWork:
             claim.source_topic: self._kept(claim, claims, target, may_write)
             for claim in wanted.values()
         }
-        for claim in self._unused(claims, wanted):
+        for claim in self._unused(claims, wanted.keys() | self._withdrawn(snapshot)):
             if may_write():
                 target.withdraw(claim)
         return outcomes
@@ -90,12 +95,21 @@ class ClaimWork:
             return Followed(FollowState.CHANGED, f"{claim.target_topic} claimed", changes=1)
         return Followed(FollowState.EQUAL)
 
-    def _unused(self, claims: Claims, wanted: Mapping[str, Claim]) -> Iterator[Claim]:
-        """The route's claims on targets of no topic of any state but a very recent one."""
+    def _withdrawn(self, snapshot: Snapshot) -> Set[str]:
+        """Target topics of routes that are not configured: their topics are stopped, not deleted."""
+        return {
+            stored.value.target_topic or key.topic
+            for key, stored in snapshot.topics.items()
+            if str(key.route) not in self._routes and stored.value.state is not TopicState.DELETING
+        }
+
+    def _unused(self, claims: Claims, used: Set[str]) -> Iterator[Claim]:
+        """Claims of the route, and of routes that are not configured, on targets of no topic; but no recent
+        ones."""
         latest_ms = self._clock.wall_ms() - int(UNUSED_S * 1_000)
         for claim in list(claims.all_of(self._fleet)):
-            is_ours = claim.route == str(self._route) and claim.target_topic not in wanted
-            if is_ours and claim.since_ms <= latest_ms:
+            is_ours = claim.route == str(self._route) or claim.route not in self._routes
+            if is_ours and claim.target_topic not in used and claim.since_ms <= latest_ms:
                 yield claim
 
     def _opened(self) -> tuple[ClaimLog, ClaimLog]:

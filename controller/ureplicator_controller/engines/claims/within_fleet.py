@@ -2,8 +2,8 @@
 
 A claim on the target topic's name is written in the same transaction as the intent: of two concurrent
 writers the second finds another version of the claim and is refused. A claim is in force while the
-intent it names exists with that target; a claim that outlived its intent is taken over. So claims need
-no removal, and a topic that was whitelisted without one is not protected by it.
+intent it names exists with that target; a claim that outlived its intent is taken over, or removed
+(`unused`). A topic that was whitelisted without a claim is not protected by one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ def claim(coordination: Coordination, paths: Paths, key: TopicKey, target_topic:
     there = coordination.get(path)
     if there is None:
         return Create(path, encode_claim(key))
-    owner = _owner(there.data)
-    if owner not in (None, key) and _in_force(coordination, paths, owner, target_topic):
+    owner = owner_of(there.data)
+    if owner not in (None, key) and in_force(coordination, paths, owner, target_topic):
         raise TargetTaken(owner, target_topic)
     return Set(path, encode_claim(key), there.stat.version)
 
 
-def _in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_topic: str) -> bool:
+def in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_topic: str) -> bool:
+    """True if a claim counts: its owner's intent exists with that target, or cannot be read. Raises
+    Unavailable."""
     node = coordination.get(paths.topic(owner))
     if node is None:
         return False
@@ -57,7 +59,8 @@ def _in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_
     return (intent.target_topic or owner.topic) == target_topic
 
 
-def _owner(data: bytes) -> TopicKey | None:
+def owner_of(data: bytes) -> TopicKey | None:
+    """The source topic that a claim names; None if it cannot be read."""
     try:
         return decode_claim(data)
     except UnreadableContent:

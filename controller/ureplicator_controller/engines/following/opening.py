@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock
@@ -11,6 +11,7 @@ from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.kafka.acls import AclAdmin
 from ureplicator_common.kafka.claims import ClaimLog
+from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.engines.claims.following import INTERVAL_S, ClaimWork
 from ureplicator_controller.engines.fenced_writer import FencedWriter
@@ -24,12 +25,13 @@ from ureplicator_controller.engines.metrics import ControlMetrics
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerNeeds:
     """Everything that the threads of all routes share. `topics`, `acls`, `claims`: clients by the
-    name of a cluster."""
+    name of a cluster; `routes`: all that are configured."""
 
     topics: Callable[[str], TopicAdmin]
     acls: Callable[[str], AclAdmin]
     claims: Callable[[str], ClaimLog]
     fleet: str
+    routes: Collection[Route]
     coordination: Coordination
     paths: Paths
     seen: Seen
@@ -62,6 +64,7 @@ def _claims(config: RouteConfig, needs: FollowerNeeds) -> ClaimWork:
     return ClaimWork(
         fleet=needs.fleet,
         config=config,
+        routes=needs.routes,
         source=lambda: needs.claims(config.source),
         target=lambda: needs.claims(config.target),
         clock=needs.clock,

@@ -31,6 +31,7 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.kafka import BatchTime, Lifetime
+from ureplicator_common.kafka.claims.records import Claim
 from ureplicator_common.model import (
     EventKind,
     OwnerEpoch,
@@ -85,6 +86,8 @@ CALLS = (
         "GET", "/offsets/translate", "/offsets/translate?topic=orders&partition=0&offset=62000"
     ),
     ExampleCall("POST", "/failover", body={"groups": ["billing"]}),
+    ExampleCall("GET", "/claims"),
+    ExampleCall("DELETE", "/claims/{topic}", "/claims/invoices?fleet=old"),
     ExampleCall("GET", "/audits"),
     ExampleCall("GET", "/audits/{topic}", "/audits/orders"),
     ExampleCall("POST", "/audits/{topic}", "/audits/orders", {"partitions": [2], "from": 60_000}),
@@ -203,9 +206,20 @@ def example_world() -> RestFixture:
     _progress(world)
     _history(world)
     _audits(world)
+    world.claims["target"].log().write(_CLAIM)
     world.copied.position = 62_500
     world.groups.add("billing", {("orders", 0): 62_000, ("orders", 1): 62_505})
     return world
+
+
+_CLAIM = Claim(
+    fleet="old",
+    target_topic="invoices",
+    route="west.central",
+    source_cluster="kx7dPQmTQ0mYt3rJfWcZ2g",
+    source_topic="invoices",
+    since_ms=(NOW_S - 86_400) * 1_000,
+)
 
 
 def _workers(world: RestFixture) -> None:

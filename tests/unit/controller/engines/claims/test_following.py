@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -24,7 +25,7 @@ from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 
-ROUTE = Route("a", "b")
+ROUTE, OTHER_ROUTE, REMOVED_ROUTE = Route("a", "b"), Route("c", "b"), Route("old", "name-of-b")
 PATHS = Paths("f")
 
 
@@ -36,6 +37,7 @@ class World:
         self.topics = {
             name: TopicIntent(1, 1, target_topic=f"x.{name}") for name in ("orders", "users")
         }
+        self.withdrawn: dict[str, TopicIntent] = {}
         self.clock = ManualClock()
         self.epoch: int | None = 0
         self.store = MemoryCoordination(MemoryStore())
@@ -49,6 +51,7 @@ class World:
                 acls=lambda name: MemoryAclAdmin(),
                 claims=lambda name: clusters[name].log(),
                 fleet="f",
+                routes=[ROUTE, OTHER_ROUTE],
                 coordination=self.store,
                 paths=PATHS,
                 seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),
@@ -62,8 +65,9 @@ class World:
             fleet="f",
             epoch=0,
             topics={
-                TopicKey(ROUTE, name): Stored(intent, 0, 0, SessionId(0))
-                for name, intent in self.topics.items()
+                TopicKey(route, name): Stored(intent, 0, 0, SessionId(0))
+                for route, topics in ((ROUTE, self.topics), (REMOVED_ROUTE, self.withdrawn))
+                for name, intent in topics.items()
             },
         )
 
@@ -117,6 +121,18 @@ def test_claims_of_other_routes_and_fleets_are_left(world: World) -> None:
     claims = world.target.log().read()
     assert claims.of("f", "y") is not None
     assert claims.of("g", "z") is not None
+
+
+def test_claims_of_a_removed_route_go_with_its_topics(world: World) -> None:
+    stopped = TopicIntent(1, 1, target_topic="x.ships")
+    world.withdrawn["ships"] = stopped
+    for topic in ("x.ships", "x.gone"):
+        world.target.log().write(Claim("f", topic, str(REMOVED_ROUTE), "id-old", "ships"))
+    world.round(after_s=2 * UNUSED_S)
+    assert world.claimed() == {"x.orders", "x.users", "x.ships"}
+    world.withdrawn["ships"] = replace(stopped, state=TopicState.DELETING)
+    world.round()
+    assert world.claimed() == {"x.orders", "x.users"}
 
 
 @pytest.mark.parametrize("is_first", [True, False])

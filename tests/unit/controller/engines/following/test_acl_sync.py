@@ -52,6 +52,7 @@ class World:
             acls=clusters.__getitem__,
             claims=lambda name: MemoryClaimTopic(name).log(),
             fleet="f",
+            routes=[ROUTE],
             coordination=self.store,
             paths=self.paths,
             seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),

@@ -55,6 +55,7 @@ class World:
                     acls=lambda name: MemoryAclAdmin(),
                     claims=lambda name: MemoryClaimTopic(name).log(),
                     fleet="f",
+                    routes=[ROUTE],
                     coordination=MemoryCoordination(MemoryStore()),
                     paths=Paths("f"),
                     seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),

@@ -1,0 +1,1 @@
+"""`/claims`: claims of fleets on the topics of target clusters."""
