@@ -28,7 +28,8 @@ _HEAD = """\
 _ABOUT = {
     "switches": """\
 autoBalancing: partitions move when workers join or are lost. frozen: no automatic moves.
-# pausedRoutes: routes of which nothing is copied. limits: bytes per second that may be fetched.""",
+# pausedRoutes: routes of which nothing is copied. limits: bytes per second that may be fetched.
+# routeSettings: what counts in place of the settings of the controllers' files.""",
     "workers": "Drained workers, which receive no partitions. All others register themselves.",
     "blacklist": "By route: topics that are not copied, whether they are whitelisted or not.",
     "topics": """\

@@ -30,6 +30,10 @@ HINTS: Mapping[str, str] = {
     ),
     "GET /groups lists the groups of a route": "ureplicator groups lists the groups of a route",
     "GET /audits lists requests": "ureplicator audits lists requests",
+    "see GET /claims": "see ureplicator claims",
+    "stop it there, or rename the target here; if that fleet is gone, DELETE /claims/{topic}": (
+        "stop it there, or rename the target here; if that fleet is gone, ureplicator claims withdraw"
+    ),
     "check with GET whether it was applied, then repeat the request": (
         "check whether it was applied, then repeat the command"
     ),

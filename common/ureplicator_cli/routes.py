@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any
 
 import click
+import yaml
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
 from ureplicator_cli.output import confirm, print_json, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
 from ureplicator_common.clock import utc_text
+from ureplicator_common.printable import printable
 
 
 @click.group(cls=ListByDefault)
@@ -103,6 +109,97 @@ def resume_route(route: str, url: str, as_json: bool) -> None:
     """
     body = request("POST", url, f"/routes/{quoted(route)}/resume")
     confirm(body, as_json, "{route}: is active")
+
+
+@routes.command("settings")
+@client_options
+@route_options
+def list_settings(url: str, as_json: bool, src: str, dst: str) -> None:
+    """List the settings of routes that can be changed while the fleet runs.
+
+    They count for the whole fleet, in place of those of the controllers' files.
+    """
+    body = request("GET", url, "/routes", src=src, dst=dst)
+    if as_json:
+        kept = ("settings", "changes", "refusal")
+        print_json(
+            {route: {key: each[key] for key in kept} for route, each in body["routes"].items()}
+        )
+        return
+    rows = [
+        (route, key, json.dumps(value), "changed" if key in each["changes"] else "")
+        for route, each in body["routes"].items()
+        for key, value in each["settings"].items()
+    ]
+    print_table("settings", ("route", "setting", "value", ""), rows)
+    for route, each in body["routes"].items():
+        if each["refusal"]:
+            warn(f"{route}: the changes do not count: {each['refusal']}")
+
+
+@routes.command("set")
+@click.argument("route")
+@click.argument("assignments", nargs=-1, required=True, metavar="SETTING=VALUE...")
+@click.option("--dry-run", is_flag=True, help="Check the settings, and change nothing.")
+@client_options
+def set_settings(
+    route: str, assignments: tuple[str, ...], dry_run: bool, url: str, as_json: bool
+) -> None:
+    """Change settings of ROUTE for the whole fleet.
+
+    SETTING is as in the file, and VALUE is YAML: delivery=exactly_once, naming.prefix=west.,
+    'auto_whitelist.include=[orders, clicks-.*]'. Partitions that run follow as after a change of the file.
+    """
+    _change(route, _assigned(assignments), url, as_json, dry_run=dry_run)
+
+
+@routes.command("unset")
+@click.argument("route")
+@click.argument("settings", nargs=-1, required=True, metavar="SETTING...")
+@click.option("--dry-run", is_flag=True, help="Check the settings, and change nothing.")
+@client_options
+def unset_settings(
+    route: str, settings: tuple[str, ...], dry_run: bool, url: str, as_json: bool
+) -> None:
+    """Let settings of ROUTE be as in the controllers' files again."""
+    _change(route, _assigned([f"{each}=null" for each in settings]), url, as_json, dry_run=dry_run)
+
+
+def _change(
+    route: str, settings: Mapping[str, Any], url: str, as_json: bool, *, dry_run: bool
+) -> None:
+    path, query = f"/routes/{quoted(route)}/settings", {"dry_run": "true" if dry_run else ""}
+    body = request("PUT", url, path, body={"settings": settings}, query=query)
+    if as_json:
+        print_json(body)
+        return
+    changes = json.dumps(body["changes"], sort_keys=True)
+    text = changes if body["changes"] else "all settings are those of the file"
+    click.echo(printable(f"{route}: {text}{' (dry run)' if dry_run else ''}"))
+
+
+def _assigned(assignments: Iterable[str]) -> dict[str, Any]:
+    """`naming.prefix=west.` -> `{"naming": {"prefix": "west."}}`."""
+    found: dict[str, Any] = {}
+    for each in assignments:
+        name, equals, text = each.partition("=")
+        section, dot, key = name.partition(".")
+        if not equals or not section:
+            raise click.BadParameter(f"{each!r} is not of the form SETTING=VALUE")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise click.BadParameter(f"{each!r}: the value is not YAML") from error
+        if isinstance(value, date):
+            value = text
+        if not dot:
+            found[section] = value
+            continue
+        within = found.setdefault(section, {})
+        if not isinstance(within, dict):
+            raise click.BadParameter(f"{section} is given as a whole and in part")
+        within[key] = value
+    return found
 
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)(?:B(?:/s)?)?")

@@ -55,6 +55,10 @@ def _ordered_rates(rates: Mapping[Limited, int]) -> dict[str, int]:
     return {str(limited): rate for limited, rate in sorted(rates.items())}
 
 
+def _ordered_texts(texts: Mapping[Route, str]) -> dict[str, str]:
+    return {str(route): text for route, text in sorted(texts.items())}
+
+
 def _ordered_changes(changes: Mapping[int, PositionChange]) -> dict[int, PositionChange]:
     return dict(sorted(changes.items()))
 
@@ -73,6 +77,9 @@ _Acls = Annotated[frozenset[TopicAcl], PlainSerializer(sorted, return_type=list[
 _Numbers = Annotated[frozenset[int], PlainSerializer(sorted, return_type=list[int])]
 _Workers = Annotated[frozenset[WorkerId], PlainSerializer(sorted, return_type=list[str])]
 _Routes = Annotated[frozenset[RouteText], PlainSerializer(_ordered_routes, return_type=list[str])]
+_RouteTexts = Annotated[
+    Mapping[RouteText, str], PlainSerializer(_ordered_texts, return_type=dict[str, str])
+]
 LimitedText = Annotated[
     Limited, PlainValidator(Limited.parse), PlainSerializer(str, return_type=str)
 ]
@@ -395,7 +402,8 @@ class Switches(Content):
     `rebalance_plan`: id of the only plan that the request wants, "" for any; `rebalance_outcome`: why the one
     that is done moved nothing, "" if it was carried out.
     `confirmed_lost`: workers whose loss operators confirmed, so that no brake keeps their partitions; the
-    leader takes out those that are back.
+    leader takes out those that are back. `route_settings`: by route, as JSON, what counts in place of the
+    settings of the file (`config.live`).
     """
 
     auto_balancing: bool = True
@@ -409,6 +417,7 @@ class Switches(Content):
     """Id of the request that wrote this last, as in `TopicIntent`."""
     rebalance_plan: str = ""
     rebalance_outcome: str = ""
+    route_settings: _RouteTexts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,3 +469,5 @@ class LiveController(Content):
     metrics_port: int = 0
     pid: int = 0
     version: str = ""
+    routes_digest: str = ""
+    """Of the routes in its file, to see that all controllers have the same."""

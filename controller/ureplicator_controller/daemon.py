@@ -40,6 +40,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
+from ureplicator_common.config.live.routes import LiveRoutes, routes_digest
 from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import LiveController, SyncKind
@@ -58,8 +59,9 @@ from ureplicator_common.pages.web import WebServer
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.access.gate import Gate
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
+from ureplicator_controller.core.routes import published_settings
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays
-from ureplicator_controller.core.topics.rules import TopicRules
+from ureplicator_controller.core.topics.rules import live_rules
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.claims.unused import ClaimRemover
 from ureplicator_controller.engines.control_loop import ControlLoop
@@ -143,6 +145,7 @@ class Controller:
         closing: ExitStack,
     ) -> None:
         self._settings = settings
+        self._routes = LiveRoutes(settings.routes)
         self._id = id
         self._wsgi = wsgi
         self._stopping = stopping
@@ -194,6 +197,7 @@ class Controller:
             metrics_port=metrics_port,
             pid=os.getpid(),
             version=__version__,
+            routes_digest=routes_digest(self._settings.routes),
         )
 
     def _start_rest(self, listener: socket.socket) -> RestProcess:
@@ -245,7 +249,7 @@ class Controller:
                 coordination, paths=self._paths, observer=observer, metrics=self._metrics
             ),
             paths=self._paths,
-            routes={config.route: config.settings for config in self._settings.routes},
+            routes=partial(published_settings, self._routes),
             clock=self._clock,
             metrics=self._metrics,
         )
@@ -270,10 +274,7 @@ class Controller:
     def _engines(self, coordination: Coordination, proof: LeaderProof) -> Sequence[Engine]:
         """They run in every controller and act only while this one leads."""
         topics = TopicObserver(
-            rules=[
-                TopicRules.of(config, fleet=self._settings.fleet)
-                for config in self._settings.routes
-            ],
+            rules=partial(live_rules, self._routes, fleet=self._settings.fleet),
             admins=self._admin,
             claims=FleetClaims(
                 fleet=self._settings.fleet,

@@ -33,8 +33,7 @@ def relation_faults(
     if routes is not None:
         if not routes:
             yield Fault("routes", "at least one is required")
-        yield from _route_faults(clusters, routes)
-        yield from _target_topic_faults(routes)
+        yield from route_faults(clusters, routes)
     if zookeeper and controller:
         yield from _delay_faults(zookeeper, controller)
     if worker and worker.watchdog_s <= worker.commit_interval_s:
@@ -53,7 +52,15 @@ def _delay_faults(zookeeper: ZookeeperSettings, controller: ControllerSettings) 
         )
 
 
-def _route_faults(
+def route_faults(
+    clusters: Mapping[str, ClusterSettings] | None, routes: Sequence[RouteConfig]
+) -> Iterator[Fault]:
+    """Faults of routes beside each other and the clusters."""
+    yield from _each_route_s_faults(clusters, routes)
+    yield from _target_topic_faults(routes)
+
+
+def _each_route_s_faults(
     clusters: Mapping[str, ClusterSettings] | None, routes: Sequence[RouteConfig]
 ) -> Iterator[Fault]:
     seen: set[Route] = set()

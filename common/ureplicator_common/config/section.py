@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +33,27 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True
     )
+
+
+def faults_of(error: ValidationError) -> list[Fault]:
+    """Every error of pydantic, with the key as the file has it."""
+    faults = []
+    for detail in error.errors(include_url=False):
+        key = ".".join(str(part) for part in detail["loc"] if part not in ("properties", "[key]"))
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, Faults):
+            faults += [
+                Fault(".".join(filter(None, (key, fault.key))), fault.message)
+                for fault in cause.faults
+            ]
+        else:
+            faults.append(Fault(key, _message(detail["type"], detail["msg"])))
+    return faults
+
+
+def _message(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is required"
+    if kind == "extra_forbidden":
+        return "unknown key"
+    return message.removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")

@@ -24,7 +24,7 @@ from ureplicator_common.config.pages import PagesSettings, page_faults
 from ureplicator_common.config.relations import relation_faults
 from ureplicator_common.config.roles import ControllerSettings, WorkerSettings
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.config.section import Fault, Faults, Section
+from ureplicator_common.config.section import Fault, Faults, Section, faults_of
 from ureplicator_common.config.sources import merge_sources
 from ureplicator_common.config.spark import spark_properties
 from ureplicator_common.config.yaml_file import UnreadableFile
@@ -101,35 +101,11 @@ def load_settings(
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as error:
-        faults += _faults_of(error)
+        faults += faults_of(error)
         faults += [fault for fault in _relations_of(tree) if fault not in faults]
     if faults:
         raise ConfigurationError("\n".join(f"{path}: {fault}" for fault in faults))
     return settings
-
-
-def _faults_of(error: ValidationError) -> list[Fault]:
-    """Every error of pydantic, with the key as the file has it."""
-    faults = []
-    for detail in error.errors(include_url=False):
-        key = ".".join(str(part) for part in detail["loc"] if part not in ("properties", "[key]"))
-        cause = detail.get("ctx", {}).get("error")
-        if isinstance(cause, Faults):
-            faults += [
-                Fault(".".join(filter(None, (key, fault.key))), fault.message)
-                for fault in cause.faults
-            ]
-        else:
-            faults.append(Fault(key, _message(detail["type"], detail["msg"])))
-    return faults
-
-
-def _message(kind: str, message: str) -> str:
-    if kind == "missing":
-        return "is required"
-    if kind == "extra_forbidden":
-        return "unknown key"
-    return message.removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
 
 
 def _relations_of(tree: Mapping[str, Any]) -> list[Fault]:

@@ -20,6 +20,7 @@ from flask_openapi3 import APIBlueprint, OpenAPI
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, SystemClock
+from ureplicator_common.config.live.routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import ClusterUnavailable, LogReader, PositionReader, TopicAdmin
@@ -143,8 +144,8 @@ def create_app(needs: Dependencies) -> Flask:
     )
     clusters = _clusters(needs)
     ids = RequestIds(needs.new_id, caller=caller)
-    fleet_claims = _fleet_claims(needs)
-    services = _services(needs, fleet, clusters, ids, fleet_claims)
+    fleet_claims, live = _fleet_claims(needs), LiveRoutes(settings.routes)
+    services = _services(needs, fleet, clusters, ids, fleet_claims, live)
     lag_cache = app.extensions[LAG_CACHE] = _lag_cache(needs, fleet)
     standings = Standings(
         lag_cache=lag_cache, clock=needs.clock, stale_after_s=settings.audit.stale_after_s
@@ -163,7 +164,9 @@ def create_app(needs: Dependencies) -> Flask:
         clock=needs.clock,
     )
     app.register_api(timeline.blueprint(settings=settings, store=store, clock=needs.clock))
-    for blueprint in _blueprints(needs, fleet, clusters, services, lag_cache, registry, workers):
+    for blueprint in _blueprints(
+        needs, fleet, clusters, services, lag_cache, registry, workers, live
+    ):
         app.register_api(blueprint)
     position_service = _position_service(needs, fleet, services, ids)
     app.register_api(
@@ -237,6 +240,7 @@ def _services(
     clusters: Mapping[str, ClusterTopics],
     ids: RequestIds,
     fleet_claims: FleetClaims,
+    live: LiveRoutes,
 ) -> Services:
     return build_services(
         coordination=needs.coordination,
@@ -244,6 +248,7 @@ def _services(
         clusters=clusters,
         replication={config.route: config.replication_factor for config in needs.settings.routes},
         claims=fleet_claims,
+        live=live,
         name=needs.settings.fleet,
         new_id=ids.reference,
     )
@@ -266,17 +271,22 @@ def _blueprints(
     lag_cache: LagCache,
     registry: CollectorRegistry,
     workers: EncodedInstances,
+    live: LiveRoutes,
 ) -> Iterable[APIBlueprint]:
     settings = needs.settings
     return (
         topics.blueprint(
-            settings=settings, fleet=fleet, topics=services.topics, lag_cache=lag_cache
+            settings=settings,
+            live=live,
+            fleet=fleet,
+            topics=services.topics,
+            lag_cache=lag_cache,
         ),
         offset.blueprint(settings=settings, fleet=fleet, lag_cache=lag_cache),
         blacklist.blueprint(settings=settings, fleet=fleet, blacklist=services.blacklist),
         admin.blueprint(settings=settings, fleet=fleet, switches=services.switches),
         limits.blueprint(settings=settings, fleet=fleet, switches=services.switches),
-        routes.blueprint(settings=settings, fleet=fleet, switches=services.switches),
+        routes.blueprint(settings=settings, live=live, fleet=fleet, switches=services.switches),
         rebalance.blueprint(
             fleet=fleet, switches=services.switches, limits=BalanceLimits.of(settings.controller)
         ),
@@ -296,7 +306,7 @@ def _blueprints(
             fleet=fleet, workers=services.workers, switches=services.switches, encoded=workers
         ),
         tasks.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
-        validation.blueprint(settings=settings, fleet=fleet, clusters=clusters),
+        validation.blueprint(settings=settings, live=live, fleet=fleet, clusters=clusters),
         principals.blueprint(settings=settings, readers=needs.principals),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),
     )

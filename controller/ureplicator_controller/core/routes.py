@@ -19,12 +19,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Delete, Operation, Set
-from ureplicator_common.model import Route
+from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, encode_route
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 WITHDRAW_AFTER_S = 600.0
+
+
+def published_settings(routes: LiveRoutes, switches: Switches) -> dict[Route, RouteSettings]:
+    """Settings to publish of the configured routes: of the file, with what operators have changed since."""
+    found = routes.of(switches.route_settings)
+    return {route: each.config.settings for route, each in found.items()}
 
 
 def unknown_routes(snapshot: Snapshot, configured: Collection[Route]) -> list[Route]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
+from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import (
-    Node,
     SessionState,
     Unavailable,
     create_or_set,
@@ -55,7 +55,8 @@ RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class ControlLoop:
-    """The control thread; `run_once` is one round of it, for tests to call."""
+    """The control thread; `run_once` is one round of it, for tests to call. `routes`: the configured routes
+    with the settings to publish."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class ControlLoop:
         observer: Observer,
         executor: Executor,
         paths: Paths,
-        routes: Mapping[Route, RouteSettings],
+        routes: Callable[[Switches], Mapping[Route, RouteSettings]],
         clock: Clock,
         metrics: ControlMetrics,
     ) -> None:
@@ -190,33 +191,37 @@ class ControlLoop:
         return epoch
 
     def _begin(self, epoch: int) -> None:
-        """Begin a leadership, and publish the route settings."""
         self._metrics.epoch.set(epoch)
         self._observer.begin_leadership()
-        nodes = self._observer.nodes()
-        for route, settings in sorted(self._routes.items()):
-            self._publish(route, settings, nodes, epoch)
         self._recorded = None
         self._leads_since_s = self._clock.monotonic_s()
         self._begun_epoch = epoch
 
-    def _publish(
-        self, route: Route, settings: RouteSettings, nodes: Mapping[str, Node], epoch: int
-    ) -> None:
-        path, data = self._paths.route(route), encode_route(settings)
-        stored = nodes.get(path)
-        if stored is not None and stored.data == data:
-            return
-        outcome = self._executor.write([create_or_set(path, data, version_of(stored))], epoch)
-        if outcome is WriteOutcome.DEPOSED:
-            self._leadership.depose()
-        if outcome is not WriteOutcome.DONE:
-            raise Unavailable(f"{path} was not written: {outcome}")
-        log.info("route %s: settings published", route)
+    def _publishes_routes(self, snapshot: Snapshot, epoch: int) -> bool:
+        """Publish the settings of routes that differ; True if there were any. Those that are published stay
+        while the switches, which have their changes, cannot be read."""
+        nodes = self._observer.nodes()
+        published = False
+        for route, settings in sorted(self._routes(snapshot.switches).items()):
+            path, data = self._paths.route(route), encode_route(settings)
+            stored = nodes.get(path)
+            is_kept = stored is not None and not snapshot.are_switches_readable
+            if is_kept or (stored is not None and stored.data == data):
+                continue
+            outcome = self._executor.write([create_or_set(path, data, version_of(stored))], epoch)
+            if outcome is WriteOutcome.DEPOSED:
+                self._leadership.depose()
+            if outcome is not WriteOutcome.DONE:
+                raise Unavailable(f"{path} was not written: {outcome}")
+            log.info("route %s: settings published", route)
+            published = True
+        return published
 
     def _cycle(self, epoch: int, began_s: float) -> float:
         snapshot = self._observer.snapshot()
         self._metrics.unreadable.set(len(snapshot.unreadable_nodes))
+        if snapshot.epoch == epoch and self._publishes_routes(snapshot, epoch):
+            return SETTLE_INTERVAL_S
         if self._withdraws_routes(snapshot, epoch, began_s):
             return SETTLE_INTERVAL_S
         index = self._indexer.of(snapshot)
@@ -253,7 +258,7 @@ class ControlLoop:
         """Withdraw routes that are not configured, if it is time to; True if there were any."""
         if now_s < self._leads_since_s + WITHDRAW_AFTER_S or snapshot.epoch != epoch:
             return False
-        found = withdrawals(snapshot, self._routes, self._paths)
+        found = withdrawals(snapshot, self._routes(snapshot.switches), self._paths)
         if not found:
             return False
         outcome = self._executor.write(list(found.values()), epoch)
@@ -264,7 +269,8 @@ class ControlLoop:
 
     def _next_withdrawal_s(self, snapshot: Snapshot, now_s: float) -> float | None:
         at_s = self._leads_since_s + WITHDRAW_AFTER_S
-        return at_s if now_s < at_s and unknown_routes(snapshot, self._routes) else None
+        routes = self._routes(snapshot.switches)
+        return at_s if now_s < at_s and unknown_routes(snapshot, routes) else None
 
     def _report(self, isolated: Sequence[Isolated], epoch: int) -> None:
         """Count what the plan leaves alone, log it and write it for REST when it changes."""

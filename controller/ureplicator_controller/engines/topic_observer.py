@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from prometheus_client import Gauge
 
 from ureplicator_common.clock import Clock
+from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin, TopicInfo
@@ -46,12 +47,15 @@ MAX_LISTED = 5
 
 
 class TopicObserver:
-    """The polling thread; `poll` is one round of it. It polls only while `seen` returns a snapshot."""
+    """The polling thread; `poll` is one round of it. It polls only while `seen` returns a snapshot.
+
+    `rules`: of the configured routes.
+    """
 
     def __init__(
         self,
         *,
-        rules: Sequence[TopicRules],
+        rules: Callable[[Switches], Sequence[TopicRules]],
         admins: Callable[[str], TopicAdmin],
         claims: FleetClaims,
         seen: Callable[[], tuple[int, Snapshot] | None],
@@ -60,8 +64,8 @@ class TopicObserver:
         paths: Paths,
         clock: Clock,
     ) -> None:
-        self._rules = tuple(rules)
-        self._routes = tuple(each.route for each in rules)
+        self._rules = rules
+        self._known: Sequence[TopicRules] = ()
         self._connect = admins
         self._claims = claims
         self._seen = seen
@@ -70,7 +74,6 @@ class TopicObserver:
         self._reconciler = TopicReconciler(
             coordination,
             paths=paths,
-            rules=rules,
             admins=self._admin,
             claims=claims,
             clock=clock,
@@ -111,20 +114,25 @@ class TopicObserver:
             self._reset()
             return FIRST_WITHIN_S
         epoch, snapshot = seen
-        topics = self._list_topics(snapshot)
-        for route in self._routes:
+        if snapshot.are_switches_readable or not self._known:
+            self._known = self._rules(snapshot.switches)
+        rules = self._known
+        topics = self._list_topics(snapshot, rules)
+        for route in (each.route for each in rules):
             source, target = topics[route.source], topics[route.target]
             if source is not None:
                 self._compare(route, snapshot, source, target)
-        return self._reconciler.reconcile(epoch, snapshot, topics)
+        return self._reconciler.reconcile(epoch, snapshot, topics, rules)
 
-    def _list_topics(self, snapshot: Snapshot) -> dict[str, Mapping[str, TopicInfo] | None]:
+    def _list_topics(
+        self, snapshot: Snapshot, rules: Sequence[TopicRules]
+    ) -> dict[str, Mapping[str, TopicInfo] | None]:
         """Topics of every cluster, read in parallel; None: the cluster did not respond."""
         wanted: dict[str, set[str]] = {}
-        for rules in self._rules:
-            source, target = expected_topics(rules, snapshot)
-            wanted.setdefault(rules.route.source, set()).update(source)
-            wanted.setdefault(rules.route.target, set()).update(target)
+        for each in rules:
+            source, target = expected_topics(each, snapshot)
+            wanted.setdefault(each.route.source, set()).update(source)
+            wanted.setdefault(each.route.target, set()).update(target)
         found: dict[str, Mapping[str, TopicInfo] | None] = dict.fromkeys(wanted)
 
         def read(name: str) -> None:

@@ -77,7 +77,6 @@ class TopicReconciler:
         coordination: Coordination,
         *,
         paths: Paths,
-        rules: Sequence[TopicRules],
         admins: Callable[[str], TopicAdmin],
         claims: FleetClaims,
         clock: Clock,
@@ -85,8 +84,7 @@ class TopicReconciler:
     ) -> None:
         self._coordination = coordination
         self._paths = paths
-        self._rules = tuple(rules)
-        self._replication = {each.route: each.replication_factor for each in rules}
+        self._rules: Sequence[TopicRules] = ()
         self._admins = admins
         self._fleet_claims = claims
         self._clock = clock
@@ -103,15 +101,20 @@ class TopicReconciler:
         self._metrics.refused_topics.clear()
 
     def reconcile(
-        self, epoch: int, snapshot: Snapshot, clusters: Mapping[str, TopicInfos | None]
+        self,
+        epoch: int,
+        snapshot: Snapshot,
+        clusters: Mapping[str, TopicInfos | None],
+        rules: Sequence[TopicRules],
     ) -> float:
         """One round; returns the seconds until the next one at the latest (0: no deadline).
 
         Raises Unavailable.
         """
         now_s = self._clock.monotonic_s()
+        self._rules = rules
         decision = reconcile_topics(
-            self._rules,
+            rules,
             snapshot,
             clusters,
             self._unconfirmed,
@@ -191,7 +194,9 @@ class TopicReconciler:
             source_partitions=change.source_partitions,
             source=self._admins(route.source),
             target=self._admins(route.target),
-            replication_factor=self._replication[route],
+            replication_factor=next(
+                each.replication_factor for each in self._rules if each.route == route
+            ),
         )
 
     def _fail(self, change: IntentChange, why: str) -> None:

@@ -1,4 +1,4 @@
-"""A whole route paused and resumed under load: nothing is copied meanwhile, nothing lost or repeated."""
+"""A whole route paused and resumed, and its settings changed, under load: nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -90,11 +90,56 @@ def test_a_route_is_paused_and_resumed_under_load(
     assert switched[0]["reason"] == "route source.target resumed"
 
 
-def wait_copied(source: KafkaCluster, target: KafkaCluster, topic: str) -> None:
+def test_settings_are_changed_under_load_and_outlive_the_leader(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    added = f"{topic}-added"
+    for id, process in running.controllers.items():
+        if not process.running:
+            running.start_controller(id)
+    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
+    running.whitelist(topic)
+    running.wait_online(topic, PARTITIONS)
+    changes = {
+        "delivery": "exactly_once",
+        "naming": {"prefix": "live."},
+        "auto_whitelist": {"enabled": True, "include": [added]},
+    }
+    with load(source_cluster, topic):
+        eventually(lambda: min(ends(target_cluster, topic)) > 100, COPIED_S, "it is copied")
+        running.rest("PUT", "/routes/source.target/settings", json={"settings": changes})
+        eventually(lambda: has_markers(target_cluster, topic), COPIED_S, "in transactions now")
+        leader = running.leader()
+        running.controllers[leader].kill_tree()
+        running.wait_leader(other_than=leader)
+        create_topic(source_cluster.bootstrap, added, partitions=PARTITIONS)
+        records = [NewRecord(b"x", None, number) for number in range(PARTITIONS)]
+        produce(source_cluster.bootstrap, added, records)
+        eventually(lambda: running.call("GET", f"/topics/{added}").ok, COPIED_S, "by its pattern")
+        running.wait_online(added, PARTITIONS)
+        shown = running.rest("GET", "/routes")["routes"]["source.target"]
+        assert shown["changes"] == changes
+    wait_copied(source_cluster, target_cluster, topic)
+    wait_copied(source_cluster, target_cluster, added, prefix="live.")
+    unset = dict.fromkeys(changes)
+    done = running.rest("PUT", "/routes/source.target/settings", json={"settings": unset})
+    assert (done["changes"], done["settings"]["delivery"]) == ({}, "at_least_once")
+
+
+def has_markers(cluster: KafkaCluster, topic: str) -> bool:
+    """True if the log has offsets without a record: the ends of transactions."""
+    return sum(ends(cluster, topic)) > sum(map(len, values(cluster, topic)))
+
+
+def wait_copied(
+    source: KafkaCluster, target: KafkaCluster, topic: str, *, prefix: str = ""
+) -> None:
     """Both logs hold the same records, in order, none lost and none repeated."""
     wanted = values(source, topic)
     count = sum(map(len, wanted))
     eventually(
-        lambda: sum(map(len, values(target, topic))) >= count, COPIED_S, f"{topic} is copied"
+        lambda: sum(map(len, values(target, f"{prefix}{topic}"))) >= count,
+        COPIED_S,
+        f"{topic} is copied",
     )
-    assert values(target, topic) == wanted
+    assert values(target, f"{prefix}{topic}") == wanted

@@ -122,6 +122,7 @@ def test_the_export_holds_what_operators_set_and_nothing_else(rest: RestFixture)
             "frozen": True,
             "pausedRoutes": ["source.target"],
             "limits": {"route:source.target": 50_000},
+            "routeSettings": {},
         },
         "workers": {"w2": {"slots": 4, "blacklisted": True, "draining": True}},
         "blacklist": {"source.target": ["quiet"]},
@@ -423,6 +424,26 @@ def test_paused_routes_stay_as_they_are_unless_the_export_has_them(rest: RestFix
     assert changes == ["pausedRoutes: none -> source.target"]
     for wrong in ("source.target", ["source"], [1]):
         body = entry | {"pausedRoutes": wrong}
+        problem_of(rest.call("PUT", "/import/switches", json=body), 400)
+
+
+def test_changed_settings_of_routes_are_exported_and_restored(rest: RestFixture) -> None:
+    settings = {"naming": {"prefix": "x."}}
+    rest.call("PUT", "/routes/source.target/settings", json={"settings": settings})
+    exported = rest.call("GET", "/export").get_json()["switches"]
+    assert exported["routeSettings"] == {"source.target": settings}
+    assert put(rest, "switches", exported)["result"] == "unchanged"
+    entry: dict[str, Any] = {"autoBalancing": True, "frozen": False}
+    assert put(rest, "switches", entry)["result"] == "unchanged"
+    other = {"routeSettings": {"source.target": {"on_gap": "latest"}, "gone.target": {"later": 1}}}
+    put(rest, "switches", entry | other)
+    assert rest.call("GET", "/export").get_json()["switches"]["routeSettings"] == {
+        "gone.target": {"later": 1},
+        "source.target": {"on_gap": "latest"},
+    }
+    refused: list[Any] = [{"source": {}}, {"source.target": 1}, {"source.target": {"sql": []}}, []]
+    for wrong in refused:
+        body = entry | {"routeSettings": wrong}
         problem_of(rest.call("PUT", "/import/switches", json=body), 400)
 
 

@@ -15,7 +15,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerSelection,
 )
-from ureplicator_common.znodes import decode_switches
+from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 ROUTES = ({"source": "west", "target": "east"}, {"source": "east", "target": "west"})
@@ -55,6 +55,9 @@ def test_routes_are_listed_with_their_topics(two_ways: RestFixture) -> None:
         "partitions": 6,
         "workers": {"tags": [], "min": 0, "max": 0, "available": 0},
         "syncs": [],
+        "settings": shown["east.west"]["settings"],
+        "changes": {},
+        "refusal": "",
     }
     assert (shown["east.west"]["paused"], shown["east.west"]["topics"]) == (True, 0)
     only = two_ways.call("GET", "/routes?src=east").get_json()["routes"]
@@ -126,3 +129,112 @@ def test_a_route_shows_the_workers_it_asks_for_and_says_if_they_are_too_few(
     assert f'ureplicator_route_min_workers{{route="{ROUTE}"}} 2.0' in metrics
     worker = rest.call("GET", "/instances/w1").get_json()["workers"]["w1"]
     assert worker["tags"] == ["bulk"]
+
+
+SETTINGS = "/routes/source.target/settings"
+
+
+def change(rest: RestFixture, settings: dict[str, Any], query: str = "") -> Any:
+    response = rest.call("PUT", f"{SETTINGS}{query}", json={"settings": settings})
+    assert response.status_code == 200, response.text
+    return response.get_json()
+
+
+def test_settings_are_changed_for_the_whole_fleet_beside_those_of_the_file(
+    rest: RestFixture,
+) -> None:
+    before = shown_route(rest)
+    assert (before["settings"]["delivery"], before["changes"]) == ("at_least_once", {})
+    patterns = {"auto_whitelist": {"enabled": True, "include": ["orders"]}}
+    changed = change(rest, {"delivery": "exactly_once", **patterns})
+    assert changed["changes"] == {"delivery": "exactly_once", **patterns}
+    shown = shown_route(rest)
+    assert shown["settings"] == changed["settings"]
+    assert shown["settings"]["auto_whitelist"] == {
+        **before["settings"]["auto_whitelist"],
+        **patterns["auto_whitelist"],
+    }
+    again = change(rest, {"auto_whitelist": {"include": None, "exclude": ["x"]}})
+    assert again["changes"]["auto_whitelist"] == {"enabled": True, "exclude": ["x"]}
+    assert again["changes"]["delivery"] == "exactly_once"
+    back = change(rest, {"delivery": None, "auto_whitelist": None})
+    assert (back["changes"], back["settings"]) == ({}, before["settings"])
+    assert switches(rest).route_settings == {}
+
+
+def test_a_dry_run_changes_no_settings(rest: RestFixture) -> None:
+    planned = change(rest, {"on_gap": "latest"}, "?dry_run=true")
+    assert planned["changes"] == {"on_gap": "latest"}
+    assert shown_route(rest)["changes"] == {}
+    assert change(rest, {"on_gap": "latest"}) == planned
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"delivery": "twice"}, "delivery: unknown value 'twice'"),
+        ({"handlers": [{"topics": ".*", "handler": "os:system"}]}, "handlers: is in the file only"),
+        ({"sql": []}, "sql: is in the file only"),
+        ({"source": "west"}, "source: is in the file only"),
+        ({"nothing": 1}, "nothing: is in the file only"),
+        ({"auto_whitelist": {"include": ["("]}}, "auto_whitelist.include: '(' is not a regular"),
+        ({"auto_whitelist": {"includes": ["x"]}}, "auto_whitelist.includes: unknown key"),
+        (
+            {"naming": {"rename": {"a": "x", "b": "x"}}},
+            "naming.rename.b: 'x' is already the target",
+        ),
+        ({"workers": {"min": 3, "max": 2}}, "workers.max: 2 is below min 3"),
+        ({"naming": "x"}, "naming"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_the_reason(
+    rest: RestFixture, settings: dict[str, Any], reason: str
+) -> None:
+    for query in ("", "?dry_run=true"):
+        response = rest.call("PUT", f"{SETTINGS}{query}", json={"settings": settings})
+        problem = problem_of(response, 400)
+        assert problem["field"] == "settings"
+        assert problem["detail"].startswith(reason)
+    assert shown_route(rest)["changes"] == {}
+
+
+def test_settings_are_judged_beside_those_of_other_routes(two_ways: RestFixture) -> None:
+    """Topics would go in a circle, as they do with such a file."""
+    auto = {"settings": {"auto_whitelist": {"enabled": True}}}
+    problem = problem_of(two_ways.call("PUT", "/routes/west.east/settings", json=auto), 400)
+    assert "west.east.auto_whitelist: topics would be copied back to west" in problem["detail"]
+    prefix = {"settings": {"naming": {"prefix": "east."}}}
+    assert two_ways.call("PUT", "/routes/east.west/settings", json=prefix).status_code == 200
+    assert two_ways.call("PUT", "/routes/west.east/settings", json=auto).status_code == 200
+    none = {"settings": {"naming": None}}
+    problem_of(two_ways.call("PUT", "/routes/east.west/settings", json=none), 400)
+
+
+def test_changes_that_this_version_cannot_read_are_shown_and_replaced(rest: RestFixture) -> None:
+    for text, reason in (("{", "no JSON"), ('{"later": 1}', "later: is in the file only")):
+        rest.put(rest.paths.settings, encode_switches(Switches(route_settings={ROUTE: text})))
+        shown = shown_route(rest)
+        assert reason in shown["refusal"]
+        assert shown["settings"]["delivery"] == "at_least_once"
+    assert change(rest, {"later": None, "on_gap": "latest"})["changes"] == {"on_gap": "latest"}
+    assert shown_route(rest)["refusal"] == ""
+
+
+def test_patterns_that_were_changed_keep_a_deleted_topic_from_coming_back(
+    rest: RestFixture,
+) -> None:
+    change(rest, {"auto_whitelist": {"enabled": True}})
+    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.call("DELETE", "/topics/orders")
+    assert rest.call("GET", "/blacklist").get_json()["topics"] == [
+        {"topic": "orders", "route": "source.target"}
+    ]
+
+
+def test_a_changed_precondition_changes_no_settings(rest: RestFixture) -> None:
+    seen = rest.call("GET", "/routes").headers["ETag"]
+    rest.call("POST", "/admin/freeze")
+    body = {"settings": {"on_gap": "latest"}}
+    problem_of(rest.call("PUT", SETTINGS, json=body, headers={"If-Match": seen}), 412)
+    problem_of(rest.call("PUT", "/routes/a.b/settings", json=body), 404)
+    problem_of(rest.call("PUT", SETTINGS, json={"settings": {}}), 400)

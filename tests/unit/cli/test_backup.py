@@ -22,8 +22,13 @@ from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 
 def filled(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
-    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
+    for topic, partitions in (("orders", 4), ("quiet", 1)):
+        rest.target.put(topic, partitions)
+    orders, quiet = (rest.target.topics()[topic].topic_id for topic in ("orders", "quiet"))
+    had_position = frozenset({0, 1, 3})
+    intent = TopicIntent(4, 3, had_position=had_position, target_topic_id=orders)
+    rest.put_intent("orders", intent)
+    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED, target_topic_id=quiet))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
     data = encode_known_worker(KnownWorker(4, blacklisted=True, draining=True))
     rest.put(rest.paths.worker_known(WorkerId("w3")), data)
@@ -233,7 +238,7 @@ def intents(draw: st.DrawFn) -> TopicIntent:
         target_topic=draw(st.sampled_from(("orders", "copy.of-orders", "_1"))),
         whole=draw(st.booleans()),
         source_topic_id=draw(ids),
-        target_topic_id=draw(ids),
+        target_topic_id=draw(ids.filter(bool)),  # one that is not known becomes known
         restarted=draw(st.booleans()),
         stopped=draw(st.sampled_from(("", "source topic: recreated # 'since'"))),
     )
@@ -246,6 +251,7 @@ switches = st.builds(
     st.booleans(),
     st.sampled_from([frozenset(), frozenset({ROUTE})]),
     st.sampled_from([{}, {Limited.route(ROUTE): 10_000, Limited.worker(WorkerId("w")): 10**12}]),
+    route_settings=st.sampled_from([{}, {ROUTE: '{"naming":{"prefix":"no"},"on_gap":"latest"}'}]),
 )
 
 

@@ -77,3 +77,38 @@ def test_what_was_copied_in_a_day(url: str, rest: RestFixture) -> None:
     assert usage["bytes"] == 2_500_000_000
     refused = run("routes", "usage", "--src", "north", "--dst", "south", url=url)
     assert refused.exit_code == 1
+
+
+def test_settings_of_a_route_are_changed_and_listed(url: str) -> None:
+    assert "changed" not in run("routes", "settings", url=url).stdout
+    given = (
+        "delivery=exactly_once",
+        "naming.prefix=west.",
+        "auto_whitelist.include=[orders, x-.*]",
+    )
+    done = run("routes", "set", "source.target", *given, url=url)
+    changes = {
+        "delivery": "exactly_once",
+        "naming": {"prefix": "west."},
+        "auto_whitelist": {"include": ["orders", "x-.*"]},
+    }
+    assert done.stdout == f"source.target: {json.dumps(changes, sort_keys=True)}\n"
+    shown = json.loads(run("routes", "settings", "--json", url=url).stdout)["source.target"]
+    assert shown["changes"] == changes
+    assert shown["settings"]["naming"] == {"prefix": "west.", "rename": {}}
+    assert run("routes", "settings", url=url).stdout.count("changed") == 3
+    planned = run("routes", "set", "source.target", "on_gap=latest", "--dry-run", url=url)
+    assert planned.stdout.endswith("(dry run)\n")
+    start = run("routes", "set", "source.target", "start=2026-01-31T12:00:00Z", "--json", url=url)
+    assert json.loads(start.stdout)["settings"]["start"] == "1769860800000"
+    run("routes", "unset", "source.target", "delivery", "naming.prefix", "start", url=url)
+    left = run("routes", "unset", "source.target", "auto_whitelist", url=url)
+    assert left.stdout == "source.target: all settings are those of the file\n"
+
+
+def test_settings_that_are_wrong_are_refused(url: str) -> None:
+    refused = run("routes", "set", "source.target", "handlers=[]", url=url)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("settings: handlers: is in the file only (settings that can")
+    for wrong in ("delivery", "=x", "naming=[", "naming=x naming.prefix=y"):
+        assert run("routes", "set", "source.target", *wrong.split(), url=url).exit_code == 2

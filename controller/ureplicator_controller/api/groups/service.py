@@ -17,7 +17,7 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind
 from ureplicator_common.kafka import LogReader
-from ureplicator_common.model import DeletionPolicy, Delivery, Route, TopicKey
+from ureplicator_common.model import DeletionPolicy, Delivery, Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import UnreadableContent, decode_gone
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.models.routes import shown_sync
@@ -148,6 +148,11 @@ class GroupService:
                 may_write=lambda: self._clock.monotonic_s() - began_s <= MAX_AGE_S,
             )
 
+    def _settings(self, config: RouteConfig) -> RouteSettings:
+        """As published by the leader, else as configured here."""
+        published = self._fleet.current().snapshot.routes.get(config.route)
+        return published.value if published else config.settings
+
     def _way(self, config: RouteConfig, *, back: bool) -> _Way:
         topics = self._topics(config.route)
         if not back:
@@ -157,7 +162,7 @@ class GroupService:
             reversed_ = reversed_clusters(
                 clusters,
                 source_logs=self._logs(config.source),
-                exactly_once=config.delivery == Delivery.EXACTLY_ONCE,
+                exactly_once=self._settings(config).delivery is Delivery.EXACTLY_ONCE,
             )
             opened.pop_all()
         return _Way(config, reversed_, reversed_topics(topics), back=True)

@@ -14,9 +14,12 @@ from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.live.changes import Changes, encoded_changes
+from ureplicator_common.config.live.routes import changed_route
+from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker, Switches
-from ureplicator_common.model import TopicKey, TopicState, WorkerId
+from ureplicator_common.model import Route, TopicKey, TopicState, WorkerId
 from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.access.roles import operator_unless_dry_run
 from ureplicator_controller.api.http.load import asks_kafka
@@ -69,7 +72,7 @@ def blueprint(
     api = group("import", __name__)
     _add_topics(api, settings=settings, importer=importer, batch=batch, blacklist=blacklist)
     _add_workers(api, workers=workers)
-    _add_switches(api, fleet=fleet, switches=switches)
+    _add_switches(api, settings=settings, fleet=fleet, switches=switches)
     return api
 
 
@@ -137,12 +140,15 @@ def _add_workers(api: APIBlueprint, *, workers: WorkerService) -> None:
         return _imported(worker_entry(before) if before else None, worker_entry(after))
 
 
-def _add_switches(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchService) -> None:
+def _add_switches(
+    api: APIBlueprint, *, settings: Settings, fleet: FleetCache, switches: SwitchService
+) -> None:
     @api.put("/import/switches", responses=responses(ImportResult, 409, 413))
     @operator_unless_dry_run
     def import_switches(query: ImportQuery, body: ImportSwitchesBody) -> JsonResult:
         """Restore the live switches."""
         before = fleet.current().snapshot.switches
+        texts = _settings_texts(settings, body.route_settings)
 
         def change(now: Switches) -> Switches:
             given = body.paused_routes
@@ -153,10 +159,27 @@ def _add_switches(api: APIBlueprint, *, fleet: FleetCache, switches: SwitchServi
                 frozen=body.frozen,
                 paused_routes=paused,
                 limits=now.limits if body.limits is None else body.limits,
+                route_settings=now.route_settings if texts is None else texts,
             )
 
         after = change(before) if query.dry_run == "true" else switches.set(change)
         return _imported(switches_entry(before), switches_entry(after))
+
+
+def _settings_texts(
+    settings: Settings, given: Mapping[Route, Changes] | None
+) -> dict[Route, str] | None:
+    """Changed settings of routes as they are stored, also of a route that is not configured here."""
+    if given is None:
+        return None
+    configs = {config.route: config for config in settings.routes}
+    for route, changes in given.items():
+        try:
+            if route in configs:
+                changed_route(configs[route], changes)
+        except Faults as error:
+            raise bad_request(f"{route}: {error}", field="routeSettings") from error
+    return {route: encoded_changes(changes) for route, changes in given.items() if changes}
 
 
 def _given(body: ImportTopicBody, names: Iterable[str]) -> dict[str, Any]:

@@ -10,11 +10,19 @@ from collections.abc import Mapping
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.live.changes import LIVE_SETTINGS, Changes
+from ureplicator_common.config.live.routes import (
+    LiveRoute,
+    LiveRoutes,
+    checked_route,
+    shown_settings,
+)
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Route, TopicKey, TopicState
-from ureplicator_controller.api.access.roles import operator, viewer
+from ureplicator_controller.api.access.roles import operator, operator_unless_dry_run, viewer
 from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,
     OptionalBody,
@@ -27,18 +35,25 @@ from ureplicator_controller.api.http.models.routes import (
     RouteChanged,
     RouteList,
     RoutePath,
+    RouteSettingsBody,
+    RouteSettingsChanged,
+    RouteSettingsQuery,
     configured_route,
     shown_syncs,
 )
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
+from ureplicator_controller.api.http.problems import Problem, bad_request
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.core.balance.pools import route_workers
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
-def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService) -> APIBlueprint:
+def blueprint(
+    *, settings: Settings, live: LiveRoutes, fleet: FleetCache, switches: SwitchService
+) -> APIBlueprint:
+    """`live`: the routes of `settings` with what is changed since."""
     api = group("routes", __name__)
 
     @api.get("/routes", responses=responses(RouteList, 404))
@@ -48,8 +63,10 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         fleet_state = fleet.current()
         paused = fleet_state.snapshot.switches.paused_routes
         intents = {key: stored.value for key, stored in fleet_state.snapshot.topics.items()}
+        changed = live.of(fleet_state.snapshot.switches.route_settings)
         shown = {
             str(config.route): _shown(config, intents, paused=config.route in paused)
+            | _shown_settings(changed[config.route])
             | {"workers": _shown_workers(fleet_state.snapshot, config.route)}
             | {"syncs": shown_syncs(config, fleet_state.nodes, fleet.paths)}
             for config in chosen_routes(settings, query)
@@ -72,12 +89,67 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         """Go on copying where it was paused. Topics that are paused themselves stay paused."""
         return switched(path, header, paused=False)
 
+    _add_settings(api, settings=settings, live=live, fleet=fleet, switches=switches)
+
     def switched(path: RoutePath, header: IfMatchHeader, *, paused: bool) -> JsonResult:
         route = configured_route(settings, path.route).route
         switches.pause_route(route, paused=paused, condition=header.condition)
         return {"route": str(route), "paused": paused}
 
     return api
+
+
+def _add_settings(
+    api: APIBlueprint,
+    *,
+    settings: Settings,
+    live: LiveRoutes,
+    fleet: FleetCache,
+    switches: SwitchService,
+) -> None:
+    @api.put("/routes/<route>/settings", responses=write_responses(RouteSettingsChanged, 404))
+    @operator_unless_dry_run
+    def change_route_settings(
+        path: RoutePath, query: RouteSettingsQuery, body: RouteSettingsBody, header: IfMatchHeader
+    ) -> JsonResult:
+        """Change settings of a route for the whole fleet, in place of those of the controllers' files.
+
+        What is not given stays as it is.
+        """
+        route = configured_route(settings, path.route).route
+
+        def checked(changes: Changes) -> RouteConfig:
+            others = live.of(fleet.current().snapshot.switches.route_settings)
+            try:
+                return checked_route(settings, others, route, changes)
+            except Faults as error:
+                raise _refused(error) from error
+
+        changes = switches.change_route(
+            route,
+            body.settings,
+            checked,
+            header.condition,
+            dry_run=query.dry_run == "true",
+        )
+        shown = shown_settings(checked(changes))
+        return {"route": str(route), "changes": dict(changes), "settings": shown}
+
+
+def _refused(error: Faults) -> Problem:
+    return bad_request(
+        str(error),
+        field="settings",
+        hint=f"settings that can be changed are {', '.join(LIVE_SETTINGS)}",
+    )
+
+
+def _shown_settings(live: LiveRoute) -> dict[str, object]:
+    return {
+        "settings": shown_settings(live.config),
+        "changes": dict(live.changes),
+        "refusal": live.refusal,
+    }
 
 
 def _shown(

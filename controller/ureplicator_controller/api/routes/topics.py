@@ -11,6 +11,7 @@ from typing import Any
 from flask import url_for
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.live.routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import (
@@ -62,7 +63,12 @@ from ureplicator_controller.core.state.selection import selected_topics
 
 
 def blueprint(
-    *, settings: Settings, fleet: FleetCache, topics: TopicService, lag_cache: LagCache
+    *,
+    settings: Settings,
+    live: LiveRoutes,
+    fleet: FleetCache,
+    topics: TopicService,
+    lag_cache: LagCache,
 ) -> APIBlueprint:
     api = group("topics", __name__)
 
@@ -99,12 +105,10 @@ def blueprint(
     def delete_topic(path: TopicPath, query: DeleteQuery, header: IfMatchHeader) -> JsonResult:
         """Stop copying a topic. The target topic is kept, and the positions unless `positions=forget`."""
         route = _route_to_delete_on(settings, fleet, path.topic, query)
+        found = live.of(fleet.current().snapshot.switches.route_settings).get(route)
         intent = topics.delete(
             TopicKey(route, path.topic),
-            is_auto_whitelisted=any(
-                config.route == route and config.auto_whitelist.enabled
-                for config in settings.routes
-            ),
+            is_auto_whitelisted=found is not None and found.config.auto_whitelist.enabled,
             forget_positions=query.positions == "forget",
             condition=header.condition,
         )

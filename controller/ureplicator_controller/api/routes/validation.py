@@ -11,6 +11,7 @@ from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
+from ureplicator_common.config.live.routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
 from ureplicator_controller.api.access.roles import viewer
@@ -34,13 +35,17 @@ from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.validation_counts import validation_counts
-from ureplicator_controller.core.state.versions import version_conditions
+from ureplicator_controller.core.state.versions import file_conditions, version_conditions
 from ureplicator_controller.core.topics.cluster_comparison import ClusterComparison
 from ureplicator_controller.engines.following.configs import compare_topics, config_rules
 
 
 def blueprint(
-    *, settings: Settings, fleet: FleetCache, clusters: Mapping[str, ClusterTopics]
+    *,
+    settings: Settings,
+    live: LiveRoutes,
+    fleet: FleetCache,
+    clusters: Mapping[str, ClusterTopics],
 ) -> APIBlueprint:
     api = group("validation", __name__)
 
@@ -92,7 +97,7 @@ def blueprint(
         """Target topics compared with their source topics: partition counts and settings. Changes nothing."""
         snapshot = fleet.current().snapshot
         found = [
-            drift_json(config, drift)
+            drift_json(live.config(config.route, snapshot.switches.route_settings), drift)
             for config in chosen_routes(settings, query)
             for drift in compare_topics(
                 followed_topics(snapshot, config.route, config.settings),
@@ -117,6 +122,7 @@ def _conditions(fleet_state: FleetState) -> Iterator[str]:
         {id: each.version for id, each in controllers.items()},
         {worker: each.value.version for worker, each in snapshot.live.items()},
     )
+    yield from file_conditions({id: each.routes_digest for id, each in controllers.items()})
 
 
 def _left_alone(snapshot: Snapshot) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ureplicator_common.config.live.routes import LiveRoutes
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.model import Route
 from ureplicator_controller.api.services.blacklist import BlacklistService
@@ -40,6 +41,7 @@ def build_services(
     clusters: Mapping[str, ClusterTopics],
     replication: Mapping[Route, int],
     claims: FleetClaims,
+    live: LiveRoutes,
     name: str,
     new_id: Callable[[], str],
 ) -> Services:
@@ -60,6 +62,7 @@ def build_services(
             importer=parts.importer(unsettled),
             topics=parts.topics(unsettled),
             clusters=parts.clusters,
+            live=live,
             name=name,
         ),
         blacklist=BlacklistService(

@@ -6,6 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ureplicator_common.config.live.changes import (
+    Changes,
+    encoded_changes,
+    merged_changes,
+    readable_changes,
+)
 from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
@@ -49,6 +55,32 @@ class SwitchService:
             return replace(now, paused_routes=others | {route} if paused else others)
 
         return self.set(change, condition)
+
+    def change_route(
+        self,
+        route: Route,
+        given: Changes,
+        check: Callable[[Changes], object],
+        condition: Precondition = ALWAYS,
+        *,
+        dry_run: bool = False,
+    ) -> Changes:
+        """Change settings of a route beside those that are changed already; None: as in the file again.
+
+        Returns all changes of the route. `check`: raises for changes that cannot be.
+        """
+
+        def change(now: Switches) -> Switches:
+            after = merged_changes(readable_changes(now.route_settings.get(route, "")), given)
+            check(after)
+            texts = {key: text for key, text in now.route_settings.items() if key != route}
+            if after:
+                texts[route] = encoded_changes(after)
+            return replace(now, route_settings=texts)
+
+        before = self._fleet.current().snapshot.switches
+        changed = change(before) if dry_run else self.set(change, condition)
+        return readable_changes(changed.route_settings.get(route, ""))
 
     def unfreeze(self, condition: Precondition = ALWAYS) -> Switches:
         """Allow automatic moves again, also those off the workers that are lost at this time."""

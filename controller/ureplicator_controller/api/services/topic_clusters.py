@@ -161,6 +161,5 @@ def _refused_as_conflict() -> Iterator[None]:
         raise conflict(
             str(refused),
             field="topic",
-            hint="stop it there, or give the target another name by the route's naming; of a fleet that is"
-            " gone withdraw the claim (DELETE /claims)",
+            hint="stop it there, or rename the target here; if that fleet is gone, DELETE /claims/{topic}",
         ) from refused

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
+from ureplicator_common.config.live.changes import readable_changes
 from ureplicator_common.contents import IdealTopic, KnownWorker, Switches, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
@@ -105,6 +106,11 @@ def switches_entry(switches: Switches) -> dict[str, Any]:
         "frozen": switches.frozen,
         "pausedRoutes": sorted(map(str, switches.paused_routes)),
         "limits": {str(limited): rate for limited, rate in sorted(switches.limits.items())},
+        "routeSettings": {
+            str(route): changes
+            for route, text in sorted(switches.route_settings.items())
+            if (changes := readable_changes(text))
+        },
     }
 
 

@@ -156,6 +156,10 @@ def _switch_changes(before: Switches, now: Switches) -> Iterator[str]:
         if rate != before.limits.get(limited):
             limit = "removed" if rate is None else f"set to {rate} bytes/s"
             yield f"byte limit of {limited.kind} {limited.name} {limit}"
+    for route in sorted(before.route_settings.keys() | now.route_settings.keys()):
+        text = now.route_settings.get(route, "")
+        if text != before.route_settings.get(route, ""):
+            yield f"settings of route {route} changed: {text or 'those of the file count again'}"
     if before.rebalance_requested != now.rebalance_requested:
         yield REBALANCE_REQUESTED
 

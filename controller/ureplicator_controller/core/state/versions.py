@@ -1,4 +1,4 @@
-"""Versions in a fleet that differ: expected during a rolling upgrade; later a process was forgotten."""
+"""Versions and files that differ in a fleet: expected during a rolling change; later one was forgotten."""
 
 from __future__ import annotations
 
@@ -22,3 +22,16 @@ def version_conditions(controllers: Mapping[str, str], workers: Mapping[str, str
                 for version, ids in sorted(by_version.items())
             )
             yield f"{role} run different versions: {shown}"
+
+
+def file_conditions(digests: Mapping[str, str]) -> Iterator[str]:
+    """A sentence if controllers have different routes in their files. `digests`: id -> digest of the routes;
+    "" is not known."""
+    by_digest: dict[str, list[str]] = {}
+    for id, digest in sorted(digests.items()):
+        if digest:
+            by_digest.setdefault(digest, []).append(id)
+    if len(by_digest) > 1:
+        groups = sorted(by_digest.values())
+        shown = " / ".join(listed(ids, MAX_NAMES) for ids in groups)
+        yield f"controllers have different routes in their files, those of the leader count: {shown}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ureplicator_common.config.live.routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import Switches
 from ureplicator_common.heartbeats import heartbeat_topic, is_heartbeat_topic
 from ureplicator_common.kafka.claims.records import CLAIMS_TOPIC
 from ureplicator_common.model import (
@@ -77,6 +79,12 @@ class TopicRules:
             source_deletion=source_deletion(config),
             replication_factor=config.replication_factor,
         )
+
+
+def live_rules(routes: LiveRoutes, switches: Switches, *, fleet: str) -> list[TopicRules]:
+    """Rules of the configured routes, with what operators have changed since."""
+    found = routes.of(switches.route_settings).values()
+    return [TopicRules.of(each.config, fleet=fleet) for each in found]
 
 
 def source_deletion(config: RouteConfig) -> SourceDeletion:

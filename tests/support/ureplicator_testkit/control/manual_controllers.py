@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, ManualClock
+from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import (
     Assignment,
     CurrentEntry,
@@ -26,6 +29,7 @@ from ureplicator_common.znodes import (
     encode_intent,
     encode_live_worker,
 )
+from ureplicator_controller.core.routes import published_settings
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
@@ -44,16 +48,30 @@ REBALANCE_S = 20.0
 C = TypeVar("C", bound=Coordination)
 
 
+def config_of(route: Route, **settings: object) -> RouteConfig:
+    """A route as a file has it."""
+    return RouteConfig.model_validate({"source": route.source, "target": route.target, **settings})
+
+
 class ManualController(Generic[C]):
     """One controller, run step by step."""
 
     def __init__(
-        self, client: C, id: str, clock: Clock, *, routes: Sequence[Route] = (ROUTE,)
+        self,
+        client: C,
+        id: str,
+        clock: Clock,
+        *,
+        routes: Sequence[Route] = (ROUTE,),
+        file: Sequence[RouteConfig] = (),
     ) -> None:
+        """`file`: the routes of its file, else `routes` with the same settings in all controllers."""
         self.client = client
         for path in PATHS.skeleton:
             self.client.ensure(path)
         live = LiveController(id=id)
+        configs = [config_of(each, naming={"prefix": SETTINGS.prefix}) for each in routes]
+        self.routes = LiveRoutes(file or configs)
         self.metrics = ControlMetrics(CollectorRegistry())
         self.observer = Observer(
             self.client, fleet=FLEET, clock=clock, delays=Delays(rebalance_s=REBALANCE_S, join_s=5)
@@ -71,7 +89,7 @@ class ManualController(Generic[C]):
             observer=self.observer,
             executor=self.executor,
             paths=PATHS,
-            routes=dict.fromkeys(routes, SETTINGS),
+            routes=partial(published_settings, self.routes),
             clock=clock,
             metrics=self.metrics,
         )

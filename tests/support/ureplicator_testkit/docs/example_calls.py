@@ -162,6 +162,12 @@ CALLS = (
     ExampleCall("DELETE", "/limits/routes/{route}", "/limits/routes/source.target"),
     ExampleCall("DELETE", "/limits/topics/{topic}", "/limits/topics/orders"),
     ExampleCall("DELETE", "/limits/workers/{worker}", "/limits/workers/w1"),
+    ExampleCall(
+        "PUT",
+        "/routes/{route}/settings",
+        "/routes/source.target/settings?dry_run=true",
+        {"settings": {"delivery": "exactly_once", "auto_whitelist": {"include": ["orders-.*"]}}},
+    ),
     ExampleCall("POST", "/routes/{route}/pause", "/routes/source.target/pause"),
     ExampleCall("POST", "/routes/{route}/resume", "/routes/source.target/resume"),
     ExampleCall(

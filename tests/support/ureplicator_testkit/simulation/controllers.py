@@ -109,7 +109,7 @@ class Controller(SessionProcess):
             observer=observer,
             executor=Executor(self.client, paths=PATHS, observer=observer, metrics=METRICS),
             paths=PATHS,
-            routes=self._routes,
+            routes=lambda _: self._routes,
             clock=self.world,
             metrics=METRICS,
         )

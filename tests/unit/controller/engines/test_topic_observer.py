@@ -44,7 +44,7 @@ class World:
         paths = Paths("test")
         coordination.ensure(paths.epoch)
         self.observer = TopicObserver(
-            rules=[TopicRules(ROUTE, RouteSettings())],
+            rules=lambda _: [TopicRules(ROUTE, RouteSettings())],
             admins=self.clusters.__getitem__,
             claims=claims_of(),
             seen=lambda: (0, self.seen) if self.seen else None,

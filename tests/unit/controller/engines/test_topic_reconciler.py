@@ -63,7 +63,7 @@ class World:
         """Of another controller."""
         admins: Mapping[str, MemoryTopicAdmin] = {"source": self.source, "target": self.target}
         return TopicObserver(
-            rules=[self.rules],
+            rules=lambda _: [self.rules],
             admins=admins.__getitem__,
             claims=self.claims,
             seen=lambda: (

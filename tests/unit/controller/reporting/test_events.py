@@ -91,6 +91,12 @@ def test_unchanged_fleet_has_no_events() -> None:
             "byte limit of route source.target set to 50000 bytes/s (request r9)",
         ),
         (
+            lambda fleet: fleet.switch(
+                Switches(route_settings={ROUTE: '{"on_gap":"latest"}'}, request_id="r9")
+            ),
+            'settings of route source.target changed: {"on_gap":"latest"} (request r9)',
+        ),
+        (
             lambda fleet: fleet.process("a").announce(no_capacity="no free cores"),
             "worker a: has no capacity: no free cores",
         ),
@@ -104,6 +110,7 @@ def test_unchanged_fleet_has_no_events() -> None:
         "autobalancing",
         "pause",
         "limit",
+        "route settings",
         "no capacity",
     ],
 )

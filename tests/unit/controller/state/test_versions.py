@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ureplicator_controller.core.state.versions import version_conditions
+from ureplicator_controller.core.state.versions import file_conditions, version_conditions
 
 
 def conditions(*, controllers: dict[str, str], workers: dict[str, str]) -> list[str]:
@@ -27,3 +27,13 @@ def test_only_some_names_are_shown() -> None:
     workers = {f"w{number}": "1.0" for number in range(8)} | {"w9": "1.1"}
     [found] = conditions(controllers={}, workers=workers)
     assert found.endswith(": 1.0 (w0, w1, w2, w3, w4 and 3 more), 1.1 (w9)")
+
+
+def test_files_with_the_same_routes_are_no_condition() -> None:
+    assert list(file_conditions({"c1": "a", "c2": "a", "old": ""})) == []
+
+
+def test_controllers_with_different_files_are_named() -> None:
+    assert list(file_conditions({"c3": "b", "c1": "b", "c2": "a"})) == [
+        "controllers have different routes in their files, those of the leader count: c1, c3 / c2"
+    ]

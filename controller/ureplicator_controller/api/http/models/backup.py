@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
@@ -19,7 +19,7 @@ from ureplicator_controller.api.http.models.requests import (
 from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import Problem
 
-_DryRun = Annotated[
+DryRun = Annotated[
     Literal["true", "false"],
     Field(title="true or false", description="true: show the changes without writing them"),
 ]
@@ -59,7 +59,7 @@ RouteName = Annotated[Route, PlainValidator(_route, json_schema_input_type=str)]
 
 
 class ImportBlacklistQuery(RouteQuery):
-    dry_run: _DryRun = Field(default="false")
+    dry_run: DryRun = Field(default="false")
 
 
 class ImportTopicQuery(ImportBlacklistQuery):
@@ -81,7 +81,7 @@ class ImportTopicQuery(ImportBlacklistQuery):
 
 
 class ImportQuery(Query):
-    dry_run: _DryRun = Field(default="false")
+    dry_run: DryRun = Field(default="false")
 
 
 class ImportTopicBody(Body):
@@ -221,6 +221,12 @@ class ImportSwitchesBody(Body):
         description="bytes per second by name, as in topic:west.east/orders; without it they stay as"
         " they are",
     )
+    route_settings: dict[RouteName, dict[str, Any]] | None = Field(
+        default=None,
+        alias="routeSettings",
+        title="settings by route",
+        description="settings that count in place of the file's, by route; without it they stay as they are",
+    )
 
 
 class ExportedTopic(ResponseModel):
@@ -250,6 +256,7 @@ class ExportedSwitches(ResponseModel):
     frozen: bool
     pausedRoutes: list[str]
     limits: dict[str, int]
+    routeSettings: dict[str, dict[str, Any]]
 
 
 class FleetExport(ResponseModel):

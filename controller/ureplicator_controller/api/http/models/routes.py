@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
+from ureplicator_common.config.live.changes import LIVE_SETTINGS
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import SyncKind, SyncReport
 from ureplicator_common.coordination import Node
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
-from ureplicator_controller.api.http.models.requests import Path
+from ureplicator_controller.api.http.models.backup import DryRun
+from ureplicator_controller.api.http.models.requests import Body, Path, Query
 from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import not_found
 
@@ -25,6 +28,25 @@ class RoutePath(Path):
 class RouteChanged(ResponseModel):
     route: str = Field(description="source.target")
     paused: bool
+
+
+class RouteSettingsQuery(Query):
+    dry_run: DryRun = Field(default="false")
+
+
+class RouteSettingsBody(Body):
+    settings: dict[str, Any] = Field(
+        min_length=1,
+        title="settings of the route",
+        description=f"by their names in the file ({', '.join(LIVE_SETTINGS)}); null: as in the file again",
+        examples=[{"delivery": "exactly_once"}],
+    )
+
+
+class RouteSettingsChanged(ResponseModel):
+    route: str = Field(description="source.target")
+    changes: dict[str, Any] = Field(description="all settings that count in place of the file's")
+    settings: dict[str, Any] = Field(description="the settings as they count now")
 
 
 class ShownSync(ResponseModel):
@@ -63,6 +85,11 @@ class ShownRoute(ResponseModel):
     topics: int = Field(description="whitelisted topics")
     partitions: int = Field(description="whitelisted partitions")
     workers: ShownWorkers = Field(description="workers that may copy the route")
+    settings: dict[str, Any] = Field(
+        description="settings that can be changed while the fleet runs, as they count now"
+    )
+    changes: dict[str, Any] = Field(description="those of them that count in place of the file's")
+    refusal: str = Field(description="why the changes do not count here; empty: they do")
     syncs: list[ShownSync] = Field(description="what follows beside the records, as configured")
 
 

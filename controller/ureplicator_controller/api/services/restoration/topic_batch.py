@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ureplicator_common.config.live.routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import Switches
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
@@ -72,12 +74,14 @@ class TopicBatch:
         importer: TopicImporter,
         topics: TopicService,
         clusters: TopicClusters,
+        live: LiveRoutes,
         name: str,
     ) -> None:
         self._fleet = fleet
         self._importer = importer
         self._topics = topics
         self._clusters = clusters
+        self._live = live
         self._name = name
 
     def restore(
@@ -148,14 +152,18 @@ class TopicBatch:
         stored = picture.snapshot.topics.get(key)
         if stored is None or stored.value.state is TopicState.DELETING:
             return Outcome(topic, removal="unchanged")
-        if key not in picture.snapshot.blacklist and self._wants(config, topic):
+        if key not in picture.snapshot.blacklist and self._wants(
+            config, topic, picture.snapshot.switches
+        ):
             return Outcome(topic, removal="kept")
         if not dry_run:
             self._topics.delete(key, is_auto_whitelisted=False)
         return Outcome(topic, removal="deleted")
 
-    def _wants(self, config: RouteConfig, topic: str) -> bool:
-        rules = TopicRules.of(config, fleet=self._name)
+    def _wants(self, config: RouteConfig, topic: str, switches: Switches) -> bool:
+        """True if the patterns of the route, as they count now, want a topic."""
+        now = self._live.config(config.route, switches.route_settings)
+        rules = TopicRules.of(now, fleet=self._name)
         is_matched = rules.auto is not None and rules.auto.matches(topic)
         return is_matched or topic == rules.heartbeat_topic
 

@@ -35,7 +35,7 @@ from ureplicator_controller.core.reporting.backup import (
 )
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import held_topics
-from ureplicator_controller.engines.target_topics import TargetTopic, with_target
+from ureplicator_controller.engines.target_topics import TargetTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,11 @@ class TopicImporter:
                 return done
             return self._restore_existing(key, given, done, picture, unlist=unlist)
         target = prepare()
-        is_created = made.intent.target_created or target.is_created
-        made = replace(made, intent=replace(made.intent, target_created=is_created))
+        if "target_created" not in given:
+            made = replace(made, intent=replace(made.intent, target_created=target.is_created))
         if not dry_run:
-            intent = replace(with_target(made.intent, target), request_id=self._new_id())
+            target_id = made.intent.target_topic_id or target.topic_id
+            intent = replace(made.intent, target_topic_id=target_id, request_id=self._new_id())
             self._intents.create(key, intent, keep_blacklisted=not unlist)
         return Restoration(before, made, unlisted)
 
