@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 
 import click
 
-from ureplicator_cli.fleets.overlaps import Copy, copies, loops, shared_targets
-from ureplicator_cli.fleets.reading import Reading, read_fleets
+from ureplicator_cli.fleets.page import FleetsPage
+from ureplicator_cli.fleets.reading import Reading, clients_of, read_fleets
+from ureplicator_cli.fleets.rows import HEADS, Survey, row, survey
 from ureplicator_cli.options import json_option, login_options
 from ureplicator_cli.output import fail, print_json, print_table, warn
+from ureplicator_common.clock import SystemClock
+from ureplicator_common.errors import PermanentError
 from ureplicator_common.printable import printable
-
-_HEADS = ("fleet", "leader", "workers", "topics", "online", "offline", "error", "mismatches")
-_COUNTS = (
-    "numTopics",
-    "numOnlineTopicPartitions",
-    "numOfflineTopicPartitions",
-    "numErrorTopicPartitions",
-)
 
 
 @click.command()
 @click.argument("urls", nargs=-1, required=True, envvar="UREPLICATOR_FLEETS", metavar="URL...")
+@click.option(
+    "--serve",
+    "port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Serve a read-only page on this port of this machine, instead of printing once (0: any).",
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.IntRange(1, 3_600),
+    default=10,
+    show_default=True,
+    help="Seconds between two looks of the page.",
+)
 @json_option
 @login_options
-def fleets(urls: tuple[str, ...], as_json: bool) -> None:
+def fleets(urls: tuple[str, ...], port: int | None, interval_s: int, as_json: bool) -> None:
     """Show several fleets, and topics that two of them write.
 
     URL is the REST address of any controller of each fleet; UREPLICATOR_FLEETS may have them instead. Nothing
@@ -37,18 +48,39 @@ def fleets(urls: tuple[str, ...], as_json: bool) -> None:
 
     Exit code 1: a fleet does not respond, several fleets write to one topic, or copies go in a circle.
     """
-    readings = read_fleets(urls)
+    if port is not None:
+        _serve(urls, port, interval_s)
+        return
+    readings = read_fleets(clients_of(urls))
     _refuse_same(readings)
-    found = [
-        copy for each in readings if each.responses for copy in copies(each.responses["/export"])
-    ]
-    shared, circles = shared_targets(found), loops(found)
+    found = survey(readings)
     if as_json:
-        print_json(_as_json(readings, shared, circles))
+        print_json(found.as_json())
     else:
-        _print(readings, shared, circles)
-    if shared or circles or any(each.failure for each in readings):
+        _print(found)
+    if found.has_findings:
         raise SystemExit(1)
+
+
+def _serve(urls: Sequence[str], port: int, interval_s: int) -> None:
+    try:
+        page = FleetsPage(
+            lambda: survey(read_fleets(clients_of(urls))),  # a token's file may change
+            port=port,
+            interval_s=interval_s,
+            clock=SystemClock(),
+        )
+    except PermanentError as error:
+        fail(str(error))
+    with closing(page):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, partial(_stop, page))
+        click.echo(f"http://127.0.0.1:{page.port}/")
+        page.run()
+
+
+def _stop(page: FleetsPage, *_: object) -> None:
+    page.stop()
 
 
 def _refuse_same(readings: Sequence[Reading]) -> None:
@@ -60,64 +92,9 @@ def _refuse_same(readings: Sequence[Reading]) -> None:
             fail(f"{urls} are of the same fleet, {name}: give one address of each fleet")
 
 
-def _print(
-    readings: Sequence[Reading],
-    shared: Sequence[tuple[Copy, ...]],
-    circles: Sequence[tuple[Copy, ...]],
-) -> None:
-    print_table("Fleets", _HEADS, [_row(each) for each in readings])
-    for each in readings:
-        for condition in each.responses.get("/validation", {}).get("conditions", ()):
-            click.echo(printable(f"{each.name}: {condition}"))
-    for each in readings:
-        if each.failure:
-            warn(f"{each.url}: {each.failure}")
-    for line in _findings(shared, circles):
+def _print(found: Survey) -> None:
+    print_table("Fleets", HEADS, [row(each) for each in found.readings])
+    for condition in found.conditions:
+        click.echo(printable(condition))
+    for line in found.findings:
         warn(line)
-
-
-def _findings(
-    shared: Sequence[tuple[Copy, ...]], circles: Sequence[tuple[Copy, ...]]
-) -> Iterator[str]:
-    for each in shared:
-        writers = " and ".join(str(copy) for copy in each)
-        yield f"one target topic, {each[0].target_topic}, is written by {writers}"
-    for each in circles:
-        yield f"records go in a circle: {' -> '.join(str(copy) for copy in each)}"
-
-
-def _row(reading: Reading) -> tuple[Any, ...]:
-    if reading.failure:
-        return reading.url, "no response", *[""] * (len(_HEADS) - 2)
-    ready, counts = reading.responses["/ready"], reading.responses["/validation"]
-    return (
-        reading.name,
-        ready["leader"] or "none",
-        len(counts["IdealState"]),
-        *(counts[name] for name in _COUNTS),
-        len(counts["mismatches"]),
-    )
-
-
-def _as_json(
-    readings: Sequence[Reading],
-    shared: Sequence[tuple[Copy, ...]],
-    circles: Sequence[tuple[Copy, ...]],
-) -> dict[str, Any]:
-    return {
-        "fleets": [
-            {"url": each.url, "fleet": "", "failure": each.failure}
-            if each.failure
-            else {
-                "url": each.url,
-                "fleet": each.name,
-                "failure": "",
-                "leader": each.responses["/ready"]["leader"],
-                **{name: each.responses["/validation"][name] for name in (*_COUNTS, "conditions")},
-                "numMismatches": len(each.responses["/validation"]["mismatches"]),
-            }
-            for each in readings
-        ],
-        "sharedTargets": [[asdict(copy) for copy in each] for each in shared],
-        "loops": [[asdict(copy) for copy in each] for each in circles],
-    }

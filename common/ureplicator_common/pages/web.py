@@ -38,6 +38,7 @@ _SETTINGS: Mapping[str, str] = {
     "worker": "worker.port",
     "auditor": "audit.port",
     "controller": "controller.metrics_port",
+    "fleets": "--serve",
 }
 """Role -> setting of its port."""
 

@@ -447,6 +447,20 @@ def test_changed_settings_of_routes_are_exported_and_restored(rest: RestFixture)
         problem_of(rest.call("PUT", "/import/switches", json=body), 400)
 
 
+def test_restored_settings_of_routes_are_judged_together(new_rest: NewRest) -> None:
+    rest = new_rest(({"source": "a", "target": "b"}, {"source": "b", "target": "a"}))
+    entry: dict[str, Any] = {"autoBalancing": True, "frozen": False}
+    auto = {"auto_whitelist": {"enabled": True}}
+    body = entry | {"routeSettings": {"a.b": auto}}
+    problem = problem_of(rest.call("PUT", "/import/switches", json=body), 400)
+    assert problem["detail"].startswith("a.b.auto_whitelist: topics would be copied back to a")
+    wrong = entry | {"routeSettings": {"a.b": {"delivery": "twice"}}}
+    problem = problem_of(rest.call("PUT", "/import/switches", json=wrong), 400)
+    assert problem["detail"].startswith("a.b.delivery: unknown value 'twice'")
+    prefix = {"b.a": {"naming": {"prefix": "b."}}}
+    assert put(rest, "switches", entry | {"routeSettings": {"a.b": auto} | prefix})["changes"]
+
+
 @pytest.mark.parametrize("path", ["workers/w1", "switches", "topics/orders"])
 @pytest.mark.parametrize("body", [None, {}, [], {"frozen": 1}])
 def test_invalid_bodies(rest: RestFixture, path: str, body: Any) -> None:

@@ -72,10 +72,26 @@ def checked_route(
     config = next(each for each in settings.routes if each.route == route)
     changed = changed_route(config, changes)
     routes = [changed if key == route else each.config for key, each in others.items()]
+    _check_relations(settings, routes)
+    return changed
+
+
+def check_changes(settings: Settings, changes: Mapping[Route, Changes]) -> None:
+    """Check the changes of all routes together. Raises Faults."""
+    routes: list[RouteConfig] = []
+    for config in settings.routes:
+        try:
+            routes.append(changed_route(config, changes.get(config.route, {})))
+        except Faults as error:
+            named = [Fault(f"{config.route}.{each.key}", each.message) for each in error.faults]
+            raise Faults(named) from error
+    _check_relations(settings, routes)
+
+
+def _check_relations(settings: Settings, routes: Sequence[RouteConfig]) -> None:
     faults = list(_relations(settings, routes))
     if faults:
         raise Faults(faults)
-    return changed
 
 
 def _relations(settings: Settings, routes: Sequence[RouteConfig]) -> Iterator[Fault]:

@@ -15,7 +15,7 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.live.changes import Changes, encoded_changes
-from ureplicator_common.config.live.routes import changed_route
+from ureplicator_common.config.live.routes import check_changes
 from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker, Switches
@@ -172,13 +172,10 @@ def _settings_texts(
     """Changed settings of routes as they are stored, also of a route that is not configured here."""
     if given is None:
         return None
-    configs = {config.route: config for config in settings.routes}
-    for route, changes in given.items():
-        try:
-            if route in configs:
-                changed_route(configs[route], changes)
-        except Faults as error:
-            raise bad_request(f"{route}: {error}", field="routeSettings") from error
+    try:
+        check_changes(settings, given)
+    except Faults as error:
+        raise bad_request(str(error), field="routeSettings") from error
     return {route: encoded_changes(changes) for route, changes in given.items() if changes}
 
 

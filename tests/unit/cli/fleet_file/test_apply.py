@@ -148,6 +148,18 @@ def test_switches_that_are_missing_stay(rest: RestFixture, url: str, file: Path)
     assert (switches.paused_routes, len(switches.limits)) == (frozenset(), 1)
 
 
+def test_settings_of_routes_become_as_in_the_file(rest: RestFixture, url: str, file: Path) -> None:
+    run("routes", "set", "source.target", "on_gap=latest", url=url)
+    settings = {"source.target": {"delivery": "exactly_once", "naming": {"prefix": "x."}}}
+    write(file, switches={"routeSettings": settings})
+    done = run("apply", file, url=url)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("changed   switches: routeSettings: source.target {")
+    shown = rest.call("GET", "/routes").get_json()["routes"]["source.target"]
+    assert shown["changes"] == settings["source.target"]
+    assert run("apply", file, url=url).stdout.splitlines()[-1] == "1 unchanged"
+
+
 def test_what_is_refused_is_reported_and_the_rest_is_done(
     rest: RestFixture, url: str, file: Path
 ) -> None:
