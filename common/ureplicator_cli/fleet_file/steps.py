@@ -4,7 +4,7 @@ The file has the form of an export (`ureplicator_cli.backup_file`), of which eve
 `fleet` may be missing. An entry that is already as in the file needs no request, except for topics: what
 differs there is judged by REST, which has the topics of the clusters, too.
 
-    switches    fields that are missing stay; `pausedRoutes` and `limits` are wholly what the file has
+    switches    fields that are missing stay; those that are there are wholly what the file has
     workers     drained or blacklisted as the file has it
     blacklist   topics are added to it
     topics      fields that are missing stay; new topics are added as by hand

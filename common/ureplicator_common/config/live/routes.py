@@ -102,7 +102,7 @@ def _relations(settings: Settings, routes: Sequence[RouteConfig]) -> Iterator[Fa
 
 
 def routes_digest(configs: Sequence[RouteConfig]) -> str:
-    """The same for files with the same routes, in any order."""
+    """Digest by which files with different routes are told apart; their order does not count."""
     routes = sorted(config.model_dump_json() for config in configs)
     return hashlib.sha256("\n".join(routes).encode()).hexdigest()[:12]
 
