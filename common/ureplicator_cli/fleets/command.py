@@ -6,12 +6,11 @@ import signal
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 
 import click
 
 from ureplicator_cli.fleets.page import FleetsPage
-from ureplicator_cli.fleets.reading import Reading, clients_of, read_fleets
+from ureplicator_cli.fleets.reading import Reading, read_fleets
 from ureplicator_cli.fleets.rows import HEADS, Survey, row, survey
 from ureplicator_cli.options import json_option, login_options
 from ureplicator_cli.output import fail, print_json, print_table, warn
@@ -51,21 +50,21 @@ def fleets(urls: tuple[str, ...], port: int | None, interval_s: int, as_json: bo
     if port is not None:
         _serve(urls, port, interval_s)
         return
-    readings = read_fleets(clients_of(urls))
+    readings = read_fleets(urls)
     _refuse_same(readings)
     found = survey(readings)
     if as_json:
         print_json(found.as_json())
     else:
         _print(found)
-    if found.has_findings:
+    if found.findings:
         raise SystemExit(1)
 
 
 def _serve(urls: Sequence[str], port: int, interval_s: int) -> None:
     try:
         page = FleetsPage(
-            lambda: survey(read_fleets(clients_of(urls))),  # a token's file may change
+            lambda: survey(read_fleets(urls)),
             port=port,
             interval_s=interval_s,
             clock=SystemClock(),
@@ -74,13 +73,9 @@ def _serve(urls: Sequence[str], port: int, interval_s: int) -> None:
         fail(str(error))
     with closing(page):
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, partial(_stop, page))
-        click.echo(f"http://127.0.0.1:{page.port}/")
+            signal.signal(number, lambda *_: page.stop())
+        click.echo(page.url)
         page.run()
-
-
-def _stop(page: FleetsPage, *_: object) -> None:
-    page.stop()
 
 
 def _refuse_same(readings: Sequence[Reading]) -> None:

@@ -16,16 +16,14 @@ from http import HTTPStatus
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from ureplicator_cli.fleets.reading import Reading
 from ureplicator_cli.fleets.rows import HEADS, Survey, row
 from ureplicator_common.clock import Clock, utc_text
+from ureplicator_common.pages.policy import PAGE_POLICY
 from ureplicator_common.pages.web import WebServer, json_page
 from ureplicator_common.printable import printable
 
 HOST = "127.0.0.1"
-_POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 REFRESH_S = 2
 """Between two requests of a page for the last picture."""
 _CSS = """
@@ -70,20 +68,20 @@ def page_html(picture: Picture | None, *, now_ms: int) -> str:
     if picture is None:
         return _document("<p>The fleets are being read.</p>")
     age_s = max(0, now_ms - picture.at_ms) // 1_000
-    survey = picture.survey
+    survey, findings = picture.survey, picture.survey.findings
     heads = "".join(f'<th scope="col">{escape(each)}</th>' for each in HEADS)
     rows = "".join(_row_html(each) for each in survey.readings)
     body = (
-        f"<p>{'Look here:' if survey.has_findings else 'In order,'} read at"
+        f"<p>{'Look here:' if findings else 'In order,'} read at"
         f" {utc_text(picture.at_ms)}, {age_s} s ago.</p>"
         f'<div class="wide" tabindex="0"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>{_list_html('Findings', survey.findings)}"
+        f"<tbody>{rows}</tbody></table></div>{_list_html('Findings', findings)}"
         f"{_list_html('Conditions', survey.conditions)}"
     )
     return _document(body)
 
 
-def _row_html(reading: Any) -> str:
+def _row_html(reading: Reading) -> str:
     cells = [str(each) for each in row(reading)]
     name = f'<a href="{escape(_link(reading.url))}">{_shown(cells[0])}</a>'
     marked = ' class="look"' if reading.failure else ""
@@ -130,7 +128,7 @@ class FleetsPage:
         self._picture: Picture | None = None
         self._stopping = threading.Event()
         self._web = WebServer(host=HOST, port=port, role="fleets")
-        self.port = self._web.port
+        self.url = f"http://{HOST}:{self._web.port}/"
         script = _SCRIPT.replace("REFRESH_MS", str(1_000 * REFRESH_S))
         self._web.show(
             {
@@ -168,7 +166,7 @@ class FleetsPage:
 
 def _page(content_type: str, text: Callable[[], str]) -> WSGIApplication:
     def page(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        headers = [("Content-Type", content_type), ("Content-Security-Policy", _POLICY)]
+        headers = [("Content-Type", content_type), ("Content-Security-Policy", PAGE_POLICY)]
         start_response("200 OK", headers)
         return [text().encode()]
 

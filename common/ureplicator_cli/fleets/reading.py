@@ -29,15 +29,12 @@ class Reading:
         return str(self.responses["/export"]["fleet"]) if self.responses else self.url
 
 
-def clients_of(urls: Sequence[str]) -> Mapping[str, RestClient]:
-    """With the login of the command, which other threads do not know."""
-    return {url: RestClient(url, timeout_s=TIMEOUT_S) for url in urls}
-
-
-def read_fleets(clients: Mapping[str, RestClient]) -> list[Reading]:
-    """One reading for each fleet, in their order."""
+def read_fleets(urls: Sequence[str]) -> list[Reading]:
+    """One reading for each URL, in their order."""
+    # Made here: the command's login is not known to other threads.
+    clients = [RestClient(url, timeout_s=TIMEOUT_S) for url in urls]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(_read, clients, clients.values()))
+        return list(pool.map(_read, urls, clients))
 
 
 def _read(url: str, client: RestClient) -> Reading:

@@ -27,12 +27,8 @@ class Survey:
     circles: Sequence[tuple[Copy, ...]]
 
     @property
-    def has_findings(self) -> bool:
-        """True if a fleet did not respond, or fleets share what they should not."""
-        return bool(self.findings)
-
-    @property
     def findings(self) -> list[str]:
+        """Fleets that did not respond, and what fleets share and should not."""
         return list(self._findings())
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
@@ -197,12 +197,14 @@ class ControlLoop:
         self._leads_since_s = self._clock.monotonic_s()
         self._begun_epoch = epoch
 
-    def _publishes_routes(self, snapshot: Snapshot, epoch: int) -> bool:
+    def _publishes_routes(
+        self, routes: Mapping[Route, RouteSettings], snapshot: Snapshot, epoch: int
+    ) -> bool:
         """Publish the settings of routes that differ; True if there were any. Those that are published stay
         while the switches, which have their changes, cannot be read."""
         nodes = self._observer.nodes()
         published = False
-        for route, settings in sorted(self._routes(snapshot.switches).items()):
+        for route, settings in sorted(routes.items()):
             path, data = self._paths.route(route), encode_route(settings)
             stored = nodes.get(path)
             is_kept = stored is not None and not snapshot.are_switches_readable
@@ -220,9 +222,10 @@ class ControlLoop:
     def _cycle(self, epoch: int, began_s: float) -> float:
         snapshot = self._observer.snapshot()
         self._metrics.unreadable.set(len(snapshot.unreadable_nodes))
-        if snapshot.epoch == epoch and self._publishes_routes(snapshot, epoch):
+        routes = self._routes(snapshot.switches)
+        if snapshot.epoch == epoch and self._publishes_routes(routes, snapshot, epoch):
             return SETTLE_INTERVAL_S
-        if self._withdraws_routes(snapshot, epoch, began_s):
+        if self._withdraws_routes(routes, snapshot, epoch, began_s):
             return SETTLE_INTERVAL_S
         index = self._indexer.of(snapshot)
         violations = self._invariants.violations(snapshot, index)
@@ -237,7 +240,7 @@ class ControlLoop:
         self._report(around.isolated, epoch)
         decided = around.plan
         self._observer.remember(decided.pending_releases, decided.load_review_at_s)
-        times = (decided.wake_at_s, self._next_withdrawal_s(snapshot, began_s))
+        times = (decided.wake_at_s, self._next_withdrawal_s(routes, snapshot, began_s))
         self._wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
         self._metrics.waiting.set(len(decided.waiting))
         self._metrics.braked.set(snapshot.is_braked)
@@ -254,11 +257,13 @@ class ControlLoop:
             self._leadership.depose()
         return self._wait_s(began_s) if outcome is PlanOutcome.QUIET else SETTLE_INTERVAL_S
 
-    def _withdraws_routes(self, snapshot: Snapshot, epoch: int, now_s: float) -> bool:
+    def _withdraws_routes(
+        self, routes: Collection[Route], snapshot: Snapshot, epoch: int, now_s: float
+    ) -> bool:
         """Withdraw routes that are not configured, if it is time to; True if there were any."""
         if now_s < self._leads_since_s + WITHDRAW_AFTER_S or snapshot.epoch != epoch:
             return False
-        found = withdrawals(snapshot, self._routes(snapshot.switches), self._paths)
+        found = withdrawals(snapshot, routes, self._paths)
         if not found:
             return False
         outcome = self._executor.write(list(found.values()), epoch)
@@ -267,9 +272,10 @@ class ControlLoop:
         log.warning("not configured, withdrawn: routes %s: %s", ", ".join(map(str, found)), outcome)
         return True
 
-    def _next_withdrawal_s(self, snapshot: Snapshot, now_s: float) -> float | None:
+    def _next_withdrawal_s(
+        self, routes: Collection[Route], snapshot: Snapshot, now_s: float
+    ) -> float | None:
         at_s = self._leads_since_s + WITHDRAW_AFTER_S
-        routes = self._routes(snapshot.switches)
         return at_s if now_s < at_s and unknown_routes(snapshot, routes) else None
 
     def _report(self, isolated: Sequence[Isolated], epoch: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from ureplicator_cli.fleets.page import FleetsPage
-from ureplicator_cli.fleets.reading import clients_of, read_fleets
+from ureplicator_cli.fleets.reading import read_fleets
 from ureplicator_cli.fleets.rows import survey
 from ureplicator_common.clock import SystemClock
 from ureplicator_testkit.control.command import serving
@@ -37,7 +37,7 @@ def served() -> Iterator[FleetsPage]:
     with closing(RestFixture()) as rest, serving(rest) as url:
         rest.put_leader("c1")
         page = FleetsPage(
-            lambda: survey(read_fleets(clients_of([url, NOWHERE]))),
+            lambda: survey(read_fleets([url, NOWHERE])),
             port=0,
             interval_s=3_600,
             clock=SystemClock(),
@@ -57,7 +57,7 @@ def test_fleets_are_shown_on_a_phone_and_axe_finds_no_serious_fault(
     """The first page may come before the fleets are read; it asks again by itself."""
     opened = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
     with closing(opened), no_errors(opened) as page:
-        page.goto(f"http://127.0.0.1:{served.port}/")
+        page.goto(served.url)
         expect(page.get_by_role("link", name="test", exact=True)).to_be_visible(timeout=30_000)
         expect(page.get_by_role("listitem").first).to_contain_text("cannot reach a controller")
         page.evaluate(AXE.read_text())
@@ -68,7 +68,7 @@ def test_fleets_are_shown_on_a_phone_and_axe_finds_no_serious_fault(
 
 def test_without_its_server_the_last_picture_stays(browser: Browser, served: FleetsPage) -> None:
     with closing(browser.new_page()) as page:
-        page.goto(f"http://127.0.0.1:{served.port}/")
+        page.goto(served.url)
         expect(page.get_by_role("link", name="test", exact=True)).to_be_visible(timeout=30_000)
         served.close()
         said = page.get_by_text("The server of this page does not respond")

@@ -66,14 +66,16 @@ def live_route(config: RouteConfig, text: str) -> LiveRoute:
 
 
 def checked_route(
-    settings: Settings, others: Mapping[Route, LiveRoute], route: Route, changes: Changes
+    settings: Settings, route: Route, changes: Changes, texts: Mapping[Route, str]
 ) -> RouteConfig:
-    """A route with these changes, if it goes with the other routes as they count now. Raises Faults."""
+    """A route with these changes, if it goes with the other routes and theirs (`texts`). Raises Faults."""
+    routes = {
+        each.route: live_route(each, texts.get(each.route, "")).config for each in settings.routes
+    }
     config = next(each for each in settings.routes if each.route == route)
-    changed = changed_route(config, changes)
-    routes = [changed if key == route else each.config for key, each in others.items()]
-    _check_relations(settings, routes)
-    return changed
+    routes[route] = changed_route(config, changes)
+    _check_relations(settings, list(routes.values()))
+    return routes[route]
 
 
 def check_changes(settings: Settings, changes: Mapping[Route, Changes]) -> None:

@@ -16,14 +16,11 @@ from flask import Blueprint, Response, abort, make_response, render_template, re
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind
+from ureplicator_common.pages.policy import PAGE_POLICY
 from ureplicator_controller.api.access.gate import PAGES
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.dashboard.rows import listed
 
-_POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 _LIST_POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:;"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -52,7 +49,7 @@ def blueprint(
     @page.get("/")
     @viewer
     def show() -> Response:
-        return rendered("dashboard.html", _POLICY, routes=routes, kinds=list(EventKind))
+        return rendered("dashboard.html", PAGE_POLICY, routes=routes, kinds=list(EventKind))
 
     @page.get("/show/<kind>")
     @viewer
@@ -60,7 +57,7 @@ def blueprint(
         """A topic, a worker or the consumer groups; which one is in the query, for the page's script."""
         if request.path not in PAGES:
             abort(HTTPStatus.NOT_FOUND)
-        return rendered("page.html", _POLICY, routes=routes, kind=kind)
+        return rendered("page.html", PAGE_POLICY, routes=routes, kind=kind)
 
     @page.get("/list")
     @viewer

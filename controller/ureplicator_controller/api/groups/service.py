@@ -17,13 +17,14 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind
 from ureplicator_common.kafka import LogReader
-from ureplicator_common.model import DeletionPolicy, Delivery, Route, RouteSettings, TopicKey
+from ureplicator_common.model import DeletionPolicy, Delivery, Route, TopicKey
 from ureplicator_common.znodes import UnreadableContent, decode_gone
 from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.models.routes import shown_sync
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import not_whitelisted, require_partition
+from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
     GroupDecision,
@@ -148,21 +149,18 @@ class GroupService:
                 may_write=lambda: self._clock.monotonic_s() - began_s <= MAX_AGE_S,
             )
 
-    def _settings(self, config: RouteConfig) -> RouteSettings:
-        """As published by the leader, else as configured here."""
-        published = self._fleet.current().snapshot.routes.get(config.route)
-        return published.value if published else config.settings
-
     def _way(self, config: RouteConfig, *, back: bool) -> _Way:
         topics = self._topics(config.route)
         if not back:
             return _Way(config, self._clusters(config.route), topics)
+        snapshot = self._fleet.current().snapshot
+        settings = route_settings(snapshot, config.route, config.settings)
         with ExitStack() as opened:
             clusters = opened.enter_context(closing(self._clusters(config.route)))
             reversed_ = reversed_clusters(
                 clusters,
                 source_logs=self._logs(config.source),
-                exactly_once=self._settings(config).delivery is Delivery.EXACTLY_ONCE,
+                exactly_once=settings.delivery is Delivery.EXACTLY_ONCE,
             )
             opened.pop_all()
         return _Way(config, reversed_, reversed_topics(topics), back=True)

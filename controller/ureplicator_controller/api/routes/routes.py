@@ -14,6 +14,7 @@ from ureplicator_common.config.live.changes import LIVE_SETTINGS, Changes
 from ureplicator_common.config.live.routes import (
     LiveRoute,
     LiveRoutes,
+    changed_route,
     checked_route,
     shown_settings,
 )
@@ -89,7 +90,7 @@ def blueprint(
         """Go on copying where it was paused. Topics that are paused themselves stay paused."""
         return switched(path, header, paused=False)
 
-    _add_settings(api, settings=settings, live=live, fleet=fleet, switches=switches)
+    _add_settings(api, settings=settings, switches=switches)
 
     def switched(path: RoutePath, header: IfMatchHeader, *, paused: bool) -> JsonResult:
         route = configured_route(settings, path.route).route
@@ -99,14 +100,7 @@ def blueprint(
     return api
 
 
-def _add_settings(
-    api: APIBlueprint,
-    *,
-    settings: Settings,
-    live: LiveRoutes,
-    fleet: FleetCache,
-    switches: SwitchService,
-) -> None:
+def _add_settings(api: APIBlueprint, *, settings: Settings, switches: SwitchService) -> None:
     @api.put("/routes/<route>/settings", responses=write_responses(RouteSettingsChanged, 404))
     @operator_unless_dry_run
     def change_route_settings(
@@ -116,24 +110,23 @@ def _add_settings(
 
         What is not given stays as it is.
         """
-        route = configured_route(settings, path.route).route
+        config = configured_route(settings, path.route)
 
-        def checked(changes: Changes) -> RouteConfig:
-            others = live.of(fleet.current().snapshot.switches.route_settings)
+        def check(changes: Changes, texts: Mapping[Route, str]) -> None:
             try:
-                return checked_route(settings, others, route, changes)
+                checked_route(settings, config.route, changes, texts)
             except Faults as error:
                 raise _refused(error) from error
 
         changes = switches.change_route(
-            route,
+            config.route,
             body.settings,
-            checked,
+            check,
             header.condition,
             dry_run=query.dry_run == "true",
         )
-        shown = shown_settings(checked(changes))
-        return {"route": str(route), "changes": dict(changes), "settings": shown}
+        shown = shown_settings(changed_route(config, changes))
+        return {"route": str(config.route), "changes": dict(changes), "settings": shown}
 
 
 def _refused(error: Faults) -> Problem:

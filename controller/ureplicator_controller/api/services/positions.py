@@ -25,7 +25,7 @@ from ureplicator_common.kafka import (
     PositionReader,
 )
 from ureplicator_common.kafka.client import EARLIEST, LATEST
-from ureplicator_common.model import RouteSettings, TopicKey, position_group
+from ureplicator_common.model import TopicKey, position_group
 from ureplicator_controller.api.http.models.positions import SetPositionsBody
 from ureplicator_controller.api.http.preconditions import Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
@@ -35,6 +35,7 @@ from ureplicator_controller.api.services.topic_checks import (
     require_not_deleting,
     require_partition,
 )
+from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.positions.effects import PositionEffect, effect_of
 
 T = TypeVar("T", int, Extent)
@@ -195,8 +196,8 @@ class PositionService:
         self, config: RouteConfig, intent: TopicIntent, numbers: Sequence[int]
     ) -> Mapping[int, int]:
         """Times at which partitions without a position begin: see the worker's start positions."""
-        published = self._fleet.current().snapshot.routes.get(config.route)
-        settings: RouteSettings = published.value if published else config.settings
+        snapshot = self._fleet.current().snapshot
+        settings = route_settings(snapshot, config.route, config.settings)
         named = {"earliest": EARLIEST, "latest": LATEST}
         start = named[settings.start] if settings.start in named else int(settings.start)
         return {n: start if n < intent.initial_partitions else EARLIEST for n in numbers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -60,19 +60,20 @@ class SwitchService:
         self,
         route: Route,
         given: Changes,
-        check: Callable[[Changes], object],
+        check: Callable[[Changes, Mapping[Route, str]], object],
         condition: Precondition = ALWAYS,
         *,
         dry_run: bool = False,
     ) -> Changes:
         """Change settings of a route beside those that are changed already; None: as in the file again.
 
-        Returns all changes of the route. `check`: raises for changes that cannot be.
+        Returns all changes of the route. `check`: raises for changes that cannot be, beside those that are
+        stored of the other routes.
         """
 
         def change(now: Switches) -> Switches:
             after = merged_changes(readable_changes(now.route_settings.get(route, "")), given)
-            check(after)
+            check(after, now.route_settings)
             texts = {key: text for key, text in now.route_settings.items() if key != route}
             if after:
                 texts[route] = encoded_changes(after)

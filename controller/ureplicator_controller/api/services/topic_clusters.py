@@ -8,12 +8,13 @@ from functools import partial
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
-from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.http.models.requests import TopicPath
 from ureplicator_controller.api.http.problems import conflict, not_found
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import target_conflict
+from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.loops import copies_by_target, origins
 from ureplicator_controller.engines.claims.between_fleets import ClaimRefused, FleetClaims
@@ -32,7 +33,7 @@ class TargetNames:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._routes = snapshot.routes
+        self._snapshot = snapshot
         self._copied = copies_by_target(
             {key: stored.value for key, stored in snapshot.topics.items()}
         )
@@ -41,8 +42,7 @@ class TargetNames:
         """Name of the target topic: `named`, or by the route's naming as published by the leader
         (else as configured here). Raises Problem if that topic is another one's target, or its
         origin."""
-        published = self._routes.get(config.route)
-        settings: RouteSettings = published.value if published else config.settings
+        settings = route_settings(self._snapshot, config.route, config.settings)
         name = TopicPath(topic=named or settings.target_topic(topic)).topic
         key = TopicKey(config.route, topic)
         owner = self._copied.get((config.target, name), key)
@@ -120,7 +120,8 @@ class TopicClusters:
         )
 
     def planned_target(self, key: TopicKey, target_topic: str, *, giver: str = "") -> TargetTopic:
-        """What `ensure_target` would return; nothing is written, and what it would create has no id."""
+        """Target topic that `ensure_target` would return, without an id if it would be created. Nothing is
+        written."""
         with _refused_as_conflict():
             self._claims.check(key, target_topic, giver=giver)
         found = self._clusters[key.route.target].admin().find([target_topic]).get(target_topic)

@@ -29,7 +29,7 @@ def followed_topics(
 
     `configured`: settings of the route, for names while the leader has published none.
     """
-    settings = naming(snapshot, route, configured)
+    settings = route_settings(snapshot, route, configured)
     return tuple(
         FollowedTopic(
             source=key.topic,
@@ -50,7 +50,7 @@ def held_targets(
     snapshot: Snapshot, route: Route, configured: RouteSettings, followed: tuple[FollowedTopic, ...]
 ) -> frozenset[str]:
     """Target topics of the route that do not follow now."""
-    settings = naming(snapshot, route, configured)
+    settings = route_settings(snapshot, route, configured)
     names = {each.source for each in followed}
     return frozenset(
         stored.value.target_topic
@@ -61,7 +61,7 @@ def held_targets(
     )
 
 
-def naming(snapshot: Snapshot, route: Route, configured: RouteSettings) -> RouteSettings:
+def route_settings(snapshot: Snapshot, route: Route, configured: RouteSettings) -> RouteSettings:
     """Settings of the route as the leader published them, else as configured."""
     published = snapshot.routes.get(route)
     return configured if published is None else published.value

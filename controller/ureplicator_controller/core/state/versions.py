@@ -13,9 +13,7 @@ def version_conditions(controllers: Mapping[str, str], workers: Mapping[str, str
     """A sentence for each role whose processes run different versions. `controllers`, `workers`: id ->
     version; "" is not known."""
     for role, versions in (("controllers", controllers), ("workers", workers)):
-        by_version: dict[str, list[str]] = {}
-        for id, version in sorted(versions.items()):
-            by_version.setdefault(version or "an unknown version", []).append(id)
+        by_version = _ids_by({id: each or "an unknown version" for id, each in versions.items()})
         if len(by_version) > 1:
             shown = ", ".join(
                 f"{version} ({listed(ids, MAX_NAMES)})"
@@ -27,11 +25,15 @@ def version_conditions(controllers: Mapping[str, str], workers: Mapping[str, str
 def file_conditions(digests: Mapping[str, str]) -> Iterator[str]:
     """A sentence if controllers have different routes in their files. `digests`: id -> digest of the routes;
     "" is not known."""
-    by_digest: dict[str, list[str]] = {}
-    for id, digest in sorted(digests.items()):
-        if digest:
-            by_digest.setdefault(digest, []).append(id)
+    by_digest = _ids_by({id: digest for id, digest in digests.items() if digest})
     if len(by_digest) > 1:
-        groups = sorted(by_digest.values())
-        shown = " / ".join(listed(ids, MAX_NAMES) for ids in groups)
+        shown = " / ".join(listed(ids, MAX_NAMES) for ids in sorted(by_digest.values()))
         yield f"controllers have different routes in their files, those of the leader count: {shown}"
+
+
+def _ids_by(values: Mapping[str, str]) -> dict[str, list[str]]:
+    """Ids by value, in order."""
+    found: dict[str, list[str]] = {}
+    for id, value in sorted(values.items()):
+        found.setdefault(value, []).append(id)
+    return found

@@ -24,7 +24,11 @@ from ureplicator_controller.core.following.acls import (
     acl_plan,
     wanted_acls,
 )
-from ureplicator_controller.core.following.topics import followed_topics, held_targets, naming
+from ureplicator_controller.core.following.topics import (
+    followed_topics,
+    held_targets,
+    route_settings,
+)
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
 from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
@@ -77,7 +81,7 @@ class AclWork:
         """The rights that the target should have, and the changes that lead there."""
         route, configured = self._config.route, self._config.settings
         topics = followed_topics(snapshot, route, configured)
-        prefix = naming(snapshot, route, configured).prefix
+        prefix = route_settings(snapshot, route, configured).prefix
         wanted = wanted_acls(source, topics, prefix=prefix)
         return wanted, acl_plan(
             wanted,

@@ -18,7 +18,7 @@ from ureplicator_common.heartbeats import CONFIGS, heartbeat_topic
 from ureplicator_common.kafka import TopicAdmin, TopicAlreadyExists
 from ureplicator_common.kafka.heartbeats import Heartbeats
 from ureplicator_common.model import TopicKey
-from ureplicator_controller.core.following.topics import naming
+from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.follower import STOP_TIMEOUT_S, Seen
 from ureplicator_controller.engines.following.reports import Reports
@@ -149,7 +149,7 @@ class HeartbeatThread:
         stored = snapshot.topics.get(TopicKey(route, self._topic))
         if stored is None:
             return
-        settings = naming(snapshot, route, self._config.settings)
+        settings = route_settings(snapshot, route, self._config.settings)
         _, target = self._opened()
         found = target.newest_ms(stored.value.target_topic or settings.target_topic(self._topic))
         if found is not None:

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from ureplicator_cli.fleets.page import FleetsPage, Picture, page_html
-from ureplicator_cli.fleets.reading import Reading, clients_of, read_fleets
+from ureplicator_cli.fleets.reading import Reading, read_fleets
 from ureplicator_cli.fleets.rows import HEADS, Survey, survey
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
@@ -71,7 +71,7 @@ def running(made: Callable[[], Survey]) -> Iterator[FleetsPage]:
 
 
 def get(page: FleetsPage, path: str = "/") -> requests.Response:
-    return requests.get(f"http://127.0.0.1:{page.port}{path}", timeout=30)
+    return requests.get(f"{page.url.rstrip('/')}{path}", timeout=30)
 
 
 def test_each_fleet_is_a_row_with_a_link(rest: RestFixture) -> None:
@@ -79,7 +79,7 @@ def test_each_fleet_is_a_row_with_a_link(rest: RestFixture) -> None:
     rest.put_intent("orders", TopicIntent(2, 2))
     with (
         serving(rest) as url,
-        running(lambda: survey(read_fleets(clients_of([url, NOWHERE])))) as page,
+        running(lambda: survey(read_fleets([url, NOWHERE]))) as page,
     ):
         eventually(lambda: "no response" in get(page).text, 30, "the fleets are read")
         shown, as_json = Cells(get(page).text), get(page, "/fleets.json").json()

@@ -11,6 +11,7 @@ from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.models.limits import MAX_LIMITS, BytesPerSecond
 from ureplicator_controller.api.http.models.requests import (
     Body,
+    DryRun,
     OptionalBody,
     Query,
     RouteQuery,
@@ -19,10 +20,6 @@ from ureplicator_controller.api.http.models.requests import (
 from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import Problem
 
-DryRun = Annotated[
-    Literal["true", "false"],
-    Field(title="true or false", description="true: show the changes without writing them"),
-]
 RANGES_HINT = "numbers and ranges of partitions, as in 0-7,9"
 _COUNT = f"a whole number from 1 to {MAX_PARTITIONS}"
 

@@ -198,6 +198,12 @@ _OPTION_HINT = "blacklist or whitelist"
 # --- Paths, queries and bodies
 
 
+DryRun = Annotated[
+    Literal["true", "false"],
+    Field(title="true or false", description="true: show the changes without writing them"),
+]
+
+
 class AnyTopicPath(Path):
     """Any name: one that is not whitelisted is a 404."""
 

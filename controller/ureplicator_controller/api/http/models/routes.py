@@ -13,8 +13,7 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import SyncKind, SyncReport
 from ureplicator_common.coordination import Node
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
-from ureplicator_controller.api.http.models.backup import DryRun
-from ureplicator_controller.api.http.models.requests import Body, Path, Query
+from ureplicator_controller.api.http.models.requests import Body, DryRun, Path, Query
 from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import not_found
 
