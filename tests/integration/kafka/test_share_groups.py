@@ -72,10 +72,22 @@ def groups(cluster: KafkaCluster) -> Iterator[KafkaConsumerGroups]:
         yield groups
 
 
+def create_known_topic(cluster: KafkaCluster, topic: str) -> None:
+    """Create a topic of two partitions that both coordinators know: later than a broker's metadata has it."""
+    create_topic(cluster.bootstrap, topic, partitions=2)
+    probe, offsets = f"{topic}-probe", {(topic, 0): CommittedOffset(0)}
+    with closing(KafkaConsumerGroups(ClusterClient(cluster.bootstrap))) as groups:
+
+        def known() -> bool:
+            return groups.commit({probe: offsets}, share={probe}) == {probe: {}}
+
+        eventually(known, 20, f"the coordinators know {topic}")
+
+
 @pytest.fixture
 def filled(cluster: KafkaCluster, topic: str) -> str:
     """A topic with 50 records on each of two partitions."""
-    create_topic(cluster.bootstrap, topic, partitions=2)
+    create_known_topic(cluster, topic)
     produce(cluster.bootstrap, topic, [NewRecord(b"%d" % n, None, n % 2) for n in range(100)])
     return topic
 
@@ -160,7 +172,7 @@ def test_a_share_group_fails_over(
     groups: KafkaConsumerGroups, target: KafkaCluster, filled: str
 ) -> None:
     """Between two clusters; a start offset that goes back at the source is not lowered at the target."""
-    create_topic(target.bootstrap, filled, partitions=2)
+    create_known_topic(target, filled)
     chosen = GroupFilter.named([filled])
     topics = {filled: RouteTopic(filled, filled)}
     with closing(KafkaConsumerGroups(ClusterClient(target.bootstrap))) as there:

@@ -69,9 +69,8 @@ def copier(port: int, token: str, *, sends: bool) -> None:
     connection = open_lifeline(config(port, token))
     lose("v1", DRIVER)
     began_s = time.monotonic()
-    while not closed(connection):
-        if sends:
-            connection.send(encode(CopierReport({})))
+    while not (closed(connection) or (sends and not sent(connection))):
+        pass
     print(f"copier {time.monotonic() - began_s:.1f}", flush=True)
 
 
@@ -82,6 +81,15 @@ def closed(connection: socket.socket) -> bool:
         return connection.recv(1) == b""
     except OSError:
         return True
+
+
+def sent(connection: socket.socket) -> bool:
+    """Send a report. A connection that timed out says so to whichever call comes next: this or `closed`."""
+    try:
+        connection.send(encode(CopierReport({})))
+    except OSError:
+        return False
+    return True
 
 
 def config(port: int, token: str) -> CopierConfig:
