@@ -15,7 +15,8 @@ from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw import ingest as ingesting
 from ureplicator_worker.copier.raw.batches.codecs import decompress
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
-from ureplicator_worker.copier.raw.batches.records import Records, Taken, read_zigzag
+from ureplicator_worker.copier.raw.batches.plain import PlainRecords, Taken
+from ureplicator_worker.copier.raw.batches.records import read_zigzag
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import RawPartition
@@ -231,7 +232,7 @@ def test_a_batch_with_fewer_records_than_it_promises_is_left_as_it_is() -> None:
 def test_the_latest_time_is_that_of_the_merged_batch() -> None:
     log = BatchLog(end=0, epoch=3)
     log.put(*[batches.batch([(NOW_MS + delta_ms, None, None, ())]) for delta_ms in (0, 5, 3, 4)])
-    records = Records()
+    records = PlainRecords()
     data = memoryview(b"".join(log.taken))
     assert take(records, data).batches == 4
     built = records.build(codec=0)
@@ -263,7 +264,7 @@ def test_numbers_of_three_bytes_are_written() -> None:
     ]
 
 
-def take(records: Records, data: memoryview, *, position: int = 0) -> Taken:
+def take(records: PlainRecords, data: memoryview, *, position: int = 0) -> Taken:
     return records.take_plain(
         data,
         0,
@@ -281,7 +282,7 @@ def test_all_small_plain_batches_are_taken_at_once() -> None:
     log = BatchLog(end=10, epoch=3)
     log.put(*[batches.batch(1)] * 5, *[batches.batch(3)] * 2)
     data = memoryview(b"".join(log.taken))
-    records = Records()
+    records = PlainRecords()
     taken = take(records, data, position=10)
     assert (taken.batches, taken.at, taken.next_offset, taken.leader_epoch) == (7, len(data), 21, 3)
     assert records.count == 11
@@ -291,6 +292,6 @@ def test_batches_that_begin_before_the_position_are_left() -> None:
     log = BatchLog(end=0, epoch=3)
     log.put(batches.batch(2))
     data = memoryview(b"".join(log.taken))
-    records = Records()
+    records = PlainRecords()
     taken = take(records, data, position=1)
     assert (taken.batches, taken.at, records.count) == (0, 0, 0)

@@ -2,7 +2,7 @@
 
 Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
 many small ones would wait for each other: a run of them is merged into one (`batches.rebuild`; plain ones
-at the beginning of a response in one step, `Records.take_plain`). Markers
+at the beginning of a response in one step, `batches.plain`). Markers
 and dropped batches between them do not end a run, and batches that must be rebuilt join it. Runs end with
 the response, so no batch waits for others to come; few batches in a response mean that there is no
 backlog.
@@ -18,8 +18,9 @@ import logging
 from ureplicator_worker.copier.raw.batches.codecs import NONE
 from ureplicator_worker.copier.raw.batches.committed import Item, committed_batches
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, is_cut
+from ureplicator_worker.copier.raw.batches.plain import PlainRecords
 from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
-from ureplicator_worker.copier.raw.batches.records import Built, Records
+from ureplicator_worker.copier.raw.batches.records import Built
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
@@ -73,7 +74,7 @@ def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease:
     """Merge the small plain batches that a response begins with; True if no whole batch follows them."""
     began_at = fetched.start
     while True:
-        records = Records()
+        records = PlainRecords()
         taken = records.take_plain(
             lease.view,
             fetched.start,

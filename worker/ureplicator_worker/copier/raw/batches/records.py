@@ -20,10 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import repeat
-
-from crc32c import crc32c
 
 from ureplicator_worker.copier.raw.batches.codecs import Bytes, compress
 from ureplicator_worker.copier.raw.batches.header import (
@@ -38,9 +35,7 @@ MAX_OFFSET = 1 << 62
 INT64 = 1 << 63
 _MAX_SHIFT = 63
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_PLAIN = struct.Struct(">qiibIhiq22xi5B")
-"""A header as far as it matters to plain batches, and the first bytes of the first record."""
-_CODE_SIZE = 1 << 14
+CODE_SIZE = 1 << 14
 """Numbers whose varints are looked up: those of one and two bytes."""
 
 
@@ -57,7 +52,7 @@ def zigzag(value: int) -> bytes:
     return bytes(out)
 
 
-_CODES = [zigzag(value) for value in range(_CODE_SIZE)]
+CODES = [zigzag(value) for value in range(CODE_SIZE)]
 
 
 def read_zigzag(data: Bytes, at: int) -> tuple[int, int]:
@@ -72,16 +67,6 @@ def read_zigzag(data: Bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > _MAX_SHIFT:
             raise CorruptBatch("a number of a record has no end")
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Stored batches that were taken, the place behind them, and the last one's next offset and epoch."""
-
-    batches: int
-    at: int
-    next_offset: int
-    leader_epoch: int
 
 
 class Records:
@@ -116,7 +101,7 @@ class Records:
         `places`: where each begins, unless they follow each other from `at` on.
         """
         try:
-            codes, code_size, out, size = _CODES, _CODE_SIZE, self._data, len(data)
+            codes, code_size, out, size = CODES, CODE_SIZE, self._data, len(data)
             for place in repeat(-1, count) if places is None else places:
                 if place >= 0:
                     at = place
@@ -166,86 +151,6 @@ class Records:
             return at
         except IndexError as error:
             raise CorruptBatch("fewer records than the header promises") from error
-
-    def take_plain(
-        self,
-        buffer: memoryview,
-        at: int,
-        end: int,
-        *,
-        position: int,
-        end_offset: int,
-        batch_bytes: int,
-        limit_bytes: int,
-        check_crc: bool,
-    ) -> Taken:
-        """Take whole plain batches that follow each other from `at` on, up to the first other one.
-
-        Plain: format 2 and no attributes (no codec, producer's time, no transaction), at most `batch_bytes`,
-        without holes, from `position` on and below `end_offset`. Nothing is raised: a batch that is wrong
-        in itself is not taken, so whoever reads it next names what is wrong.
-
-        A batch of one record costs most, since all is done for each record. So its header, checksum and
-        record are read in one step here, if the numbers of the record are as nearly always: a length of one
-        or two bytes (`a`, `b`), then zeros. `splice` takes the others.
-        """
-        codes, code_size, out, unpack = _CODES, _CODE_SIZE, self._data, _PLAIN.unpack_from
-        batches, epoch, most_bytes = 0, -1, limit_bytes - batch_bytes
-        while at <= end - _PLAIN.size and len(out) <= most_bytes:
-            base, size, its_epoch, magic, crc, attributes, last, base_ms, count, a, b, c, d, e = (
-                unpack(buffer, at)
-            )
-            stop = at + LENGTH_OFFSET + size
-            if (
-                attributes
-                or magic != NEWEST_MAGIC
-                or not position <= base <= base + last < end_offset
-                or last != count - 1
-                or not HEADER_BYTES < stop - at <= batch_bytes
-                or stop > end
-                or (check_crc and crc32c(buffer[at + 21 : stop]) != crc)
-            ):
-                break
-            index = self.count
-            delta_ms = base_ms - self._base_ms if index else 0
-            if a < 0x80:
-                rest = at + HEADER_BYTES + 4
-                plain = a == (stop - rest + 3) << 1 and not (b or c or d)
-            else:
-                rest = at + HEADER_BYTES + 5
-                plain = (
-                    a & 0x7F | b << 7 == (stop - rest + 3) << 1 and b < 0x80 and not (c or d or e)
-                )
-            if plain and not last and 0 <= delta_ms < code_size > index:
-                if not index:
-                    self._base_ms = self._latest_ms = base_ms
-                elif base_ms > self._latest_ms:
-                    self._latest_ms = base_ms
-                if base != self._next_offset:
-                    self._runs.append((index, base))
-                self._next_offset = base + 1
-                self.count = index + 1
-                head = codes[delta_ms] + codes[index]
-                out += codes[1 + len(head) + stop - rest]
-                out += b"\x00" + head
-                out += buffer[rest:stop]
-            elif not self._spliced(buffer[at + HEADER_BYTES : stop], count, base, base_ms):
-                break
-            batches, at, position, epoch = batches + 1, stop, base + last + 1, its_epoch
-        return Taken(batches, at, position, epoch)
-
-    def _spliced(self, data: memoryview, count: int, base_offset: int, base_ms: int) -> bool:
-        """False, and nothing has changed, if the records are wrong."""
-        before = (self.count, self._next_offset, self._base_ms, self._latest_ms)
-        size, runs = len(self._data), len(self._runs)
-        try:
-            if self.splice(data, 0, count, base_offset, base_ms) == len(data):
-                return True
-        except CorruptBatch:
-            pass
-        self.count, self._next_offset, self._base_ms, self._latest_ms = before
-        del self._data[size:], self._runs[runs:]
-        return False
 
     def append(self, rest: bytes, *, offset: int, time_ms: int) -> None:
         """One record; `rest`: its key, value and headers with their lengths."""

@@ -1,0 +1,226 @@
+"""Records of small plain batches, taken many at once. Hot path.
+
+Plain: format 2 and no attributes (no codec, the producer's time, no transaction), without holes. Producers
+that do not wait send batches of one record, and all that is done for a batch is done for each record then.
+So the header, the checksum and the record of such a batch are read in one step, if the numbers of the
+record are as nearly always:
+
+    length of the record       one or two bytes, as long as the batch's length says
+    attributes, deltas         0
+    key, value, headers        not looked at
+
+Count, length, attributes and deltas are eight or nine bytes in a row, so one comparison with what belongs
+to the length of the batch (`_FRONTS`) is enough. All other plain batches are taken by `Records.splice`.
+
+The bytes are copied in portions first: a part of `bytes` costs less than one of a view, and two are needed
+for each record.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from ureplicator_worker.copier.raw.batches.header import (
+    HEADER_BYTES,
+    LENGTH_OFFSET,
+    NEWEST_MAGIC,
+    CorruptBatch,
+)
+from ureplicator_worker.copier.raw.batches.records import CODE_SIZE, CODES, Records, zigzag
+
+_LENGTH = struct.Struct(">i")
+_PLAIN = struct.Struct(">qi4xbIhiq22xQB")
+"""Base offset, length, format, checksum, attributes, last offset delta, first time; then as one number the
+count of records and the first four bytes of the first one; then its fifth byte."""
+_CRC_FROM = 21
+_EPOCH_AT = 12
+_REST_FROM = HEADER_BYTES + 4
+"""Of the bytes behind the numbers of the only record, if its length has one byte."""
+_PORTION_BYTES = 64 << 10
+
+_ZERO_CODES = [b"\0" + code for code in CODES]
+_FRONT_SIZE = 1 << 13
+_ONE_BYTE_TO = 113
+_TWO_BYTES_FROM = 115
+"""Length fields of batches whose only record has a length of one byte, and of two."""
+_NEVER = -1
+
+
+def _front(size: int) -> int:
+    """Count and first four bytes of the only record of a batch, by the length field of the batch: zeros
+    follow the record's length."""
+    record_bytes = size + LENGTH_OFFSET - HEADER_BYTES - (1 if size <= _ONE_BYTE_TO else 2)
+    if record_bytes < 3 or _ONE_BYTE_TO < size < _TWO_BYTES_FROM:
+        return _NEVER
+    return int.from_bytes(b"\0\0\0\1" + zigzag(record_bytes).ljust(4, b"\0"))
+
+
+_FRONTS = [_front(size) for size in range(_FRONT_SIZE)]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Stored batches that were taken, the place behind them, and the last one's next offset and epoch."""
+
+    batches: int
+    at: int
+    next_offset: int
+    leader_epoch: int
+
+
+class _Cursor:
+    """Where taking goes on. `position`: the next source offset; `data`, `at`: bytes of batches, and a place
+    in them; `begin`: of the last batch that was taken; `batches`: how many of `data` were taken."""
+
+    __slots__ = (
+        "at",
+        "batch_bytes",
+        "batches",
+        "begin",
+        "check_crc",
+        "data",
+        "end_offset",
+        "position",
+    )
+
+    def __init__(self, position: int, end_offset: int, batch_bytes: int, check_crc: bool) -> None:
+        assert batch_bytes <= _FRONT_SIZE
+        self.position = position
+        self.end_offset = end_offset
+        self.batch_bytes = batch_bytes
+        self.check_crc = check_crc
+        self.data = b""
+        self.at = self.begin = self.batches = 0
+
+    def take(self, batches: int, begin: int, at: int, position: int) -> None:
+        self.batches += batches
+        self.begin, self.at, self.position = begin, at, position
+
+
+class PlainRecords(Records):
+    """Records of one new batch, from small plain ones."""
+
+    __slots__ = ()
+
+    def take_plain(
+        self,
+        buffer: memoryview,
+        at: int,
+        end: int,
+        *,
+        position: int,
+        end_offset: int,
+        batch_bytes: int,
+        limit_bytes: int,
+        check_crc: bool,
+    ) -> Taken:
+        """Take whole plain batches that follow each other from `at` on, up to the first other one.
+
+        They have at most `batch_bytes`, and lie from `position` on and below `end_offset`. Nothing is raised:
+        a batch that is wrong in itself is not taken, so whoever reads it next names what is wrong.
+        """
+        cursor = _Cursor(position, end_offset, batch_bytes, check_crc)
+        batches, epoch = 0, -1
+        while end - at >= _PLAIN.size and _LENGTH.unpack_from(buffer, at + 8)[0] < batch_bytes:
+            room = limit_bytes - len(self._data)
+            if room < batch_bytes:
+                break
+            data = bytes(buffer[at : min(end, at + min(room, _PORTION_BYTES))])
+            taken = self._take_portion(data, cursor)
+            if not taken.batches:
+                break
+            batches, at, epoch = batches + taken.batches, at + taken.at, taken.leader_epoch
+        return Taken(batches, at, cursor.position, epoch)
+
+    def _take_portion(self, data: bytes, cursor: _Cursor) -> Taken:
+        """Those that are whole in these bytes."""
+        cursor.data, cursor.at, cursor.begin, cursor.batches = data, 0, 0, 0
+        before = -1
+        while before != cursor.batches:
+            before = cursor.batches
+            self._take_singles(cursor)
+            self._take_others(cursor)
+        (epoch,) = _LENGTH.unpack_from(data, cursor.begin + _EPOCH_AT) if cursor.batches else (-1,)
+        return Taken(cursor.batches, cursor.at, cursor.position, epoch)
+
+    def _take_singles(self, cursor: _Cursor) -> None:
+        """Those of one record, whose numbers are as nearly always."""
+        codes, zero_codes, code_size, fronts = CODES, _ZERO_CODES, CODE_SIZE, _FRONTS
+        unpack, out, runs, index = _PLAIN.unpack_from, self._data, self._runs, self.count
+        data, at, position, begin = cursor.data, cursor.at, cursor.position, cursor.begin
+        end, most_size, check_crc = len(data), cursor.batch_bytes - LENGTH_OFFSET, cursor.check_crc
+        base_ms, latest_ms, end_offset = self._base_ms, self._latest_ms, cursor.end_offset
+        first, last_at, follows = index, end - _PLAIN.size, self._next_offset
+        while at <= last_at:
+            base, size, magic, crc, attributes, last, time_ms, front, fifth = unpack(data, at)
+            stop = at + LENGTH_OFFSET + size
+            if not index:
+                base_ms = latest_ms = time_ms
+            delta_ms = time_ms - base_ms
+            if (
+                not 0 < size <= most_size
+                or front != fronts[size]
+                or attributes
+                or last
+                or magic != NEWEST_MAGIC
+                or not position <= base < end_offset
+                or stop > end
+                or not 0 <= delta_ms < code_size > index
+                or (fifth and size >= _TWO_BYTES_FROM)
+                or (check_crc and crc32c(data[at + _CRC_FROM : stop]) != crc)
+            ):
+                break
+            if time_ms > latest_ms:
+                latest_ms = time_ms
+            if base != follows:
+                runs.append((index, base))
+            head = zero_codes[delta_ms] + codes[index]
+            rest = at + _REST_FROM + (size >= _TWO_BYTES_FROM)
+            out += codes[len(head) + stop - rest] + head
+            out += data[rest:stop]
+            begin, at, index = at, stop, index + 1
+            position = follows = base + 1
+        if index > first:
+            self.count, self._base_ms, self._latest_ms = index, base_ms, latest_ms
+            self._next_offset = position
+            cursor.take(index - first, begin, at, position)
+
+    def _take_others(self, cursor: _Cursor) -> None:
+        """Those of several records, or the next one if it has one record with other numbers."""
+        data, end, taken = cursor.data, len(cursor.data), 0
+        while cursor.at <= end - _PLAIN.size:
+            at = cursor.at
+            base, size, magic, crc, attributes, last, time_ms, front, _ = _PLAIN.unpack_from(
+                data, at
+            )
+            stop = at + LENGTH_OFFSET + size
+            if (
+                attributes
+                or magic != NEWEST_MAGIC
+                or not cursor.position <= base <= base + last < cursor.end_offset
+                or last != (front >> 32) - 1
+                or (taken and not last)
+                or not HEADER_BYTES < stop - at <= cursor.batch_bytes
+                or stop > end
+                or (cursor.check_crc and crc32c(data[at + _CRC_FROM : stop]) != crc)
+                or not self._spliced(data[at + HEADER_BYTES : stop], last + 1, base, time_ms)
+            ):
+                return
+            taken += 1
+            cursor.take(1, at, stop, base + last + 1)
+
+    def _spliced(self, data: bytes, count: int, base_offset: int, base_ms: int) -> bool:
+        """False, and nothing has changed, if the records are wrong."""
+        before = (self.count, self._next_offset, self._base_ms, self._latest_ms)
+        size, runs = len(self._data), len(self._runs)
+        try:
+            if self.splice(data, 0, count, base_offset, base_ms) == len(data):
+                return True
+        except CorruptBatch:
+            pass
+        self.count, self._next_offset, self._base_ms, self._latest_ms = before
+        del self._data[size:], self._runs[runs:]
+        return False
