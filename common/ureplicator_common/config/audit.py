@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ureplicator_common.config.properties import PropertyText, masked
-from ureplicator_common.config.roles import HOST, Port, Positive
+from ureplicator_common.config.roles import HOST, NotNegative, Port, Positive
 from ureplicator_common.config.section import Section
 
 BytesPerS = Annotated[int, Field(ge=10_000)]
@@ -32,6 +32,9 @@ class AuditSettings(Section):
     reports: str = ""
     """Folder for the whole results of requested audits, as JSON; empty: only the state in ZooKeeper, with the
     first few differences, is kept."""
+    idle_spark_s: NotNegative = 300.0
+    """Seconds without a comparison of records after which an auditor ends its JVM; the next comparison starts
+    one, in some seconds. 0: never."""
     spark: Mapping[str, PropertyText] = Field(default_factory=dict)
     """Spark properties of an auditor by their own names; an empty or missing `spark.master` is this machine,
     with one core for requested audits and one for each route that is followed: so many partitions are

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,36 @@ def test_requested_audits_and_one_behind_the_copy(
     assert shown["state"] == "differences found"
     assert {each["partition"] for each in shown["findings"]} == {0}
     assert history_of_audits(following_fleet)
+
+
+def test_the_jvm_ends_when_idle_and_the_next_audit_starts_one(
+    whole_fleet: Fleet, source_cluster: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    whole_fleet.start()
+    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
+    fill(source_cluster, topic, 0, 200)
+    whole_fleet.whitelist(topic)
+    wait_copied(whole_fleet, topic, 200)
+    process = start_auditor(whole_fleet, "a1", tmp_path, "audit.idle_spark_s=5")
+    try:
+        for _ in range(2):
+            eventually(lambda: not jvms_of(process), AUDITED_S, "the JVM has ended")
+            last = requested(whole_fleet, topic)
+            assert (last["outcome"], last["records"], last["differences"]) == ("done", 400, {})
+            assert jvms_of(process)
+        assert process.terminate(30) == 0, process.log_tail()
+        process.assert_tree_gone()
+    finally:
+        process.kill_tree()
+
+
+def jvms_of(process: Process) -> list[int]:
+    found = []
+    for pid in process.tree():
+        with suppress(OSError):  # it has ended meanwhile
+            if Path(f"/proc/{pid}/comm").read_text() == "java\n":
+                found.append(pid)
+    return found
 
 
 def test_the_request_of_a_killed_auditor_is_taken_over(

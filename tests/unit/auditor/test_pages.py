@@ -5,9 +5,12 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+from ureplicator_common.errors import PermanentError
 from ureplicator_testkit.control.audit_fixture import ROUTE, AuditFixture
 from ureplicator_worker.auditor.failures import Failures
+from ureplicator_worker.auditor.on_demand import SparkOnDemand
 from ureplicator_worker.auditor.pages import MAX_FAILING, AuditorPages
+from ureplicator_worker.auditor.requests import RequestedAudits
 
 
 class Following:
@@ -20,17 +23,33 @@ class Following:
         self.error = ""
 
 
-def pages_of(audits: AuditFixture, *followers: Any) -> AuditorPages:
-    requests = audits.auditor(audits.client())
+class Session:
+    """Of Spark, never started."""
+
+    def start(self) -> None:
+        raise PermanentError("no Java")
+
+    def close(self) -> None:
+        return
+
+
+def pages_of(
+    audits: AuditFixture, *followers: Any, requests: RequestedAudits | None = None
+) -> AuditorPages:
     return AuditorPages(
-        id="a1", fleet="test", requests=requests, followers=followers, clock=audits.clock
+        id="a1",
+        fleet="test",
+        requests=requests or audits.auditor(audits.client()),
+        followers=followers,
+        spark=SparkOnDemand(open=Session, idle_s=300, on_failed=print, clock=audits.clock),
+        clock=audits.clock,
     )
 
 
 def test_status_and_readiness() -> None:
     audits = AuditFixture()
     requests = audits.auditor(audits.client())
-    pages = AuditorPages(id="a1", fleet="test", requests=requests, followers=[], clock=audits.clock)
+    pages = pages_of(audits, requests=requests)
     assert pages.ready()[0] is HTTPStatus.SERVICE_UNAVAILABLE
     pages.registered = True
     assert pages.ready()[0] is HTTPStatus.OK
@@ -38,6 +57,7 @@ def test_status_and_readiness() -> None:
     requests.step()
     _, shown = pages.status()
     assert (shown["id"], shown["registered"], shown["routes"]) == ("a1", True, {})
+    assert shown["spark"] == {"running": False, "starts": 0}
     assert shown["audits"] == {"done": 1, "cancelled": 0, "not_verified": 0, "failed": 0}
 
 

@@ -1,10 +1,9 @@
 """Headers of the stored batches of partitions, read over sockets of the audit's own.
 
-A broker sends whole batches. What is not looked at is discarded by the kernel (`MSG_TRUNC`) and never copied
-into the process, which takes most of the cost away; with TLS it has to be decrypted all the same. One of
-`VERIFY_EVERY` responses is read whole, and the checksums of its batches are computed: a log that was damaged
-after the broker had accepted a batch is found there, in time. Such a batch is not comparable by its checksum,
-and the reader of its records says why.
+A broker sends whole batches. What is not looked at is discarded (`received`). One of `VERIFY_EVERY`
+responses is read whole, and the checksums of its batches are computed: a log that was damaged after the
+broker had accepted a batch is found there, in time. Such a batch is not comparable by its checksum, and the
+reader of its records says why.
 
 Requests are those of `log_offsets`; nothing is shared with the copiers but the opening of connections.
 """
@@ -12,14 +11,11 @@ Requests are those of `log_offsets`; nothing is shared with the copiers but the 
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from crc32c import crc32c
+from typing import Protocol
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker, ClusterClient, connect, open_client
@@ -27,7 +23,6 @@ from ureplicator_common.kafka.errors import error_name
 from ureplicator_common.kafka.log_offsets import fetch_request
 from ureplicator_common.model import Route
 from ureplicator_worker.audit.core.batches import (
-    COVERED_FROM,
     HEADER,
     Aborted,
     Batch,
@@ -36,15 +31,10 @@ from ureplicator_worker.audit.core.batches import (
     Place,
     parsed,
 )
+from ureplicator_worker.audit.received import DISCARD_BYTES, Received
 
 CLIENT_ID = "ureplicator-audit"
 FETCH_BYTES = 4 << 20
-BUFFER_BYTES = 128 << 10
-HEADERS_BYTES = 4 << 10
-"""Read at once where most of a response is discarded."""
-DISCARD_BYTES = 32 << 10
-"""Less is read with what follows: a system call costs more."""
-SILENCE_S = 10
 VERIFY_EVERY = 16
 
 _SIZE = struct.Struct(">i")
@@ -68,107 +58,6 @@ class Wanted:
     places: Mapping[int, Place]
     ends: Mapping[int, int]
     timestamps: bool = True
-
-
-class Received:
-    """The bytes of one response after the other, in order."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._discards = not isinstance(connection, ssl.SSLSocket)
-        if self._discards:
-            connection.settimeout(None)
-            silence = struct.pack("ll", SILENCE_S, 0)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, silence)
-        else:
-            connection.settimeout(SILENCE_S)
-        self._buffer = memoryview(bytearray(BUFFER_BYTES))
-        self._void = memoryview(bytearray(FETCH_BYTES if self._discards else BUFFER_BYTES))
-        self._at = self._end = 0
-        self._portion = BUFFER_BYTES
-        self.left = 0
-
-    def begin(self) -> None:
-        """The next response."""
-        self.left = _SIZE.size
-        (self.left,) = _SIZE.unpack(self.take(_SIZE.size))
-        self._portion = BUFFER_BYTES
-
-    def take(self, count: int) -> memoryview:
-        """The next bytes, valid until the next call. Raises ConnectionError, ValueError: there are less."""
-        if count > self.left:
-            raise ValueError(f"{count} bytes of a response that has {self.left}")
-        if count > self._end - self._at:
-            self._refill(count)
-        found = self._buffer[self._at : self._at + count]
-        self._at += count
-        self.left -= count
-        return found
-
-    def _refill(self, count: int) -> None:
-        kept = self._end - self._at
-        self._buffer[:kept] = bytes(self._buffer[self._at : self._end])
-        self._at, self._end = 0, kept
-        while self._end < count:
-            most = min(max(self._portion, count) - self._end, self.left - self._end)
-            self._end += self._got(self._connection.recv_into(self._buffer[self._end :], most))
-
-    def _got(self, count: int) -> int:
-        if not count:
-            raise ConnectionResetError("connection closed by the broker")
-        return count
-
-    def skip(self, count: int) -> None:
-        """Raises ConnectionError, ValueError: there are less."""
-        if not 0 <= count <= self.left:
-            raise ValueError(f"{count} bytes of a response that has {self.left}")
-        buffered = self._end - self._at
-        self.left -= count
-        if count <= buffered:
-            self._at += count
-            return
-        self._at = self._end = 0
-        rest = count - buffered
-        if rest > DISCARD_BYTES:
-            self._discard(rest)
-        else:
-            self._portion = BUFFER_BYTES
-            self.left += rest
-            self.take(rest)
-
-    def _discard(self, rest: int) -> None:
-        self._portion = HEADERS_BYTES
-        flags = socket.MSG_TRUNC | socket.MSG_WAITALL if self._discards else 0
-        while rest:
-            most = min(rest, len(self._void))
-            rest -= self._got(self._connection.recv_into(self._void, most, flags))
-
-    def checksum(self, count: int, crc: int) -> int:
-        """The CRC goes on over the next bytes."""
-        while count:
-            portion = min(count, self._end - self._at or BUFFER_BYTES, BUFFER_BYTES)
-            crc = crc32c(self.take(portion), crc)
-            count -= portion
-        return crc
-
-    # Fields of the protocol.
-
-    def number(self, form: struct.Struct) -> tuple[Any, ...]:
-        return form.unpack(self.take(form.size))
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    def tags(self) -> None:
-        for _ in range(self.varint()):
-            self.varint()
-            self.skip(self.varint())
 
 
 class StoredBatches:
@@ -247,16 +136,17 @@ class StoredBatches:
         aborted, left = self._begun(received)
         computes = not self._requests % self._verify_every
         while left >= HEADER.size:
-            header = bytes(received.take(HEADER.size))
+            header = received.take(HEADER.size)
             batch, after, size = parsed(header, timestamps=self._timestamps, aborted=aborted)
             if size < 0:
                 raise ValueError(f"{size} bytes of records in the batch before offset {after}")
             left -= HEADER.size + size
             if left < 0:
                 return
-            if batch is not None and (computes or size <= DISCARD_BYTES):
-                found = received.checksum(size, crc32c(header[COVERED_FROM:]))
-                batch = batch if found == batch.crc else batch._replace(form=None)
+            is_fit = batch is not None and batch.form is not None
+            if batch is not None and is_fit and (computes or size <= DISCARD_BYTES):
+                if received.checksum(size, batch.head) != batch.crc:
+                    batch = batch._replace(form=None)
             else:
                 received.skip(size)
             yield batch, after

@@ -4,10 +4,10 @@
     requests      one requested audit after the other
     following R   one pass over the topics of route R after the other, for each followed route
 
-They share the Spark session, each with a scheduler pool and cores of its own. What fails in a pass or a
-request is logged and tried again; the process ends with 1 when its JVM is gone, its id is taken or a thread
-hangs (`heartbeats`). SIGTERM ends it at once with 0. Either way its claims go with its session, and another
-auditor takes the requests over.
+They share the Spark session (`on_demand`), each with a scheduler pool and cores of its own. What fails in a
+pass or a request is logged and tried again; the process ends with 1 when its JVM dies, its id is taken or a
+thread hangs (`heartbeats`). SIGTERM ends it at once with 0. Either way its claims go with its session, and
+another auditor takes the requests over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from ureplicator_common import znodes
 from ureplicator_common._version import __version__
@@ -50,6 +49,7 @@ from ureplicator_worker.auditor.cores import default_master, shared
 from ureplicator_worker.auditor.following import RouteFollower
 from ureplicator_worker.auditor.heartbeats import Heartbeats
 from ureplicator_worker.auditor.nodes import AuditNodes
+from ureplicator_worker.auditor.on_demand import SparkOnDemand
 from ureplicator_worker.auditor.pages import AuditorPages
 from ureplicator_worker.auditor.preparation import Preparation, continuous_routes
 from ureplicator_worker.auditor.requests import Compare, RequestedAudits
@@ -103,15 +103,16 @@ class Auditor:
             closing.callback(self._coordination.close)
             try:
                 web, spark = self._open(closing)
+                requests, followers = self._parts(spark)
             except PermanentError as error:
                 print_error(f"auditor {self._id}: {error}")
                 return 1
-            requests, followers = self._parts(spark)
             pages = AuditorPages(
                 id=self._id,
                 fleet=self._settings.fleet,
                 requests=requests,
                 followers=followers,
+                spark=spark,
                 clock=self._clock,
             )
             web.show(pages.by_path())
@@ -122,30 +123,41 @@ class Auditor:
             self._spawn(REQUESTS, lambda: 0.0 if requests.step() else POLL_S)
             for follower in followers:
                 self._spawn(_following(follower.route), follower.repeated)
-            return self._wait(web.port)
+            return self._wait(web.port, spark)
 
     def stop(self) -> None:
         """End at once. Safe in a signal handler."""
         self._stopping.set()
 
-    def _open(self, closing: ExitStack) -> tuple[WebServer, Any]:
-        """Bind the port and start Spark. Raises PermanentError."""
+    def _open(self, closing: ExitStack) -> tuple[WebServer, SparkOnDemand]:
+        """Bind the port. Raises PermanentError."""
         options = self._settings.audit
-        master = options.spark.get("spark.master") or default_master(len(self._followed))
         web = WebServer(
             host=options.host, port=options.port, role="auditor", pages=self._settings.pages
         )
         closing.callback(web.close)
-        session = AuditorSession(
+        spark = SparkOnDemand(
+            open=self._session,
+            idle_s=options.idle_spark_s,
+            on_failed=self._failures.put,
+            clock=self._clock,
+        )
+        closing.callback(spark.close)
+        return web, spark
+
+    def _session(self) -> AuditorSession:
+        properties = self._settings.audit.spark
+        master = properties.get("spark.master") or default_master(len(self._followed))
+        return AuditorSession(
             name=f"ureplicator {self._settings.fleet} auditor {self._id}",
-            properties={**options.spark, "spark.master": master},
+            properties={**properties, "spark.master": master},
             on_failed=self._failures.put,
         )
-        closing.callback(session.close)
-        return web, session.start()
 
-    def _parts(self, spark: Any) -> tuple[RequestedAudits, list[RouteFollower]]:
-        total = spark.sparkContext.defaultParallelism
+    def _parts(self, spark: SparkOnDemand) -> tuple[RequestedAudits, list[RouteFollower]]:
+        """Raises PermanentError: Spark does not start."""
+        with spark.session() as session:
+            total = session.sparkContext.defaultParallelism
         cores = shared(total, routes=len(self._followed))
         requests = RequestedAudits(
             auditor=self._id,
@@ -172,7 +184,7 @@ class Auditor:
         ]
         return requests, followers
 
-    def _comparison(self, spark: Any, thread: str, cores: int) -> Compare:
+    def _comparison(self, spark: SparkOnDemand, thread: str, cores: int) -> Compare:
         clusters = self._clusters()
 
         def compare(
@@ -185,15 +197,16 @@ class Auditor:
                 on_progress(result)
 
             self._heartbeats.beat(thread)
-            spark.sparkContext.setLocalProperty("spark.scheduler.pool", thread)
-            return run_audit(
-                spark,
-                request,
-                clusters=clusters,
-                on_progress=beating,
-                parallelism=cores,
-                watch=watch,
-            )
+            with spark.session() as session:
+                session.sparkContext.setLocalProperty("spark.scheduler.pool", thread)
+                return run_audit(
+                    session,
+                    request,
+                    clusters=clusters,
+                    on_progress=beating,
+                    parallelism=cores,
+                    watch=watch,
+                )
 
         return compare
 
@@ -245,7 +258,7 @@ class Auditor:
 
         threading.Thread(target=repeat, name=f"auditor {name}", daemon=True).start()
 
-    def _wait(self, port: int) -> int:
+    def _wait(self, port: int, spark: SparkOnDemand) -> int:
         """Until the end; the live node is written again for each session, and looked at once in a while."""
         session, due_s = self._coordination.session(), self._clock.monotonic_s() + REGISTER_S
         while not self._stopping.wait(POLL_S) and self._failures.empty():
@@ -254,6 +267,7 @@ class Auditor:
                 session, due_s = self._register_again(port), now_s + REGISTER_S
             if hanging := self._heartbeats.hanging:
                 self._failures.put(hanging)
+            spark.end_idle()
         return self._ended()
 
     def _register_again(self, port: int) -> SessionId | None:

@@ -16,6 +16,7 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.pages.web import ok_if, role_pages
 from ureplicator_worker.auditor.failures import Failures
 from ureplicator_worker.auditor.following import RouteFollower
+from ureplicator_worker.auditor.on_demand import SparkOnDemand
 from ureplicator_worker.auditor.requests import RequestedAudits
 
 MAX_FAILING = 20
@@ -32,6 +33,7 @@ class AuditorPages:
         fleet: str,
         requests: RequestedAudits,
         followers: Sequence[RouteFollower],
+        spark: SparkOnDemand,
         clock: Clock,
     ) -> None:
         self._clock = clock
@@ -39,6 +41,7 @@ class AuditorPages:
         self._fleet = fleet
         self._requests = requests
         self._followers = followers
+        self._spark = spark
         self.registered = False
 
     def by_path(self) -> Mapping[str, WSGIApplication]:
@@ -56,6 +59,7 @@ class AuditorPages:
             "version": __version__,
             "pid": os.getpid(),
             "registered": self.registered,
+            "spark": {"running": self._spark.is_running, "starts": self._spark.starts},
             "audits": self._requests.counts,
             "requests": self._failing(self._requests.failures),
             "routes": {

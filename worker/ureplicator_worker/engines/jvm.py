@@ -126,7 +126,7 @@ class Driver:
         return process
 
     def stop(self) -> None:
-        """Stop Spark and wait until the JVM is gone."""
+        """Stop Spark and wait until the JVM is gone. Another driver may be started then."""
         process = self.process
         if process.poll() is None:
             stopping = threading.Thread(target=self._stop, name="worker spark-stop", daemon=True)
@@ -138,6 +138,7 @@ class Driver:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_TIMEOUT_S)
         self.kill()
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # else the next one gets them
 
     def _stop(self) -> None:
         """May hang with the JVM."""

@@ -10,11 +10,15 @@ from ureplicator_testkit.servers.processes import Process, eventually, spawn_ure
 LIVE_S = 120.0
 
 
-def start_auditor(fleet: Fleet, id: str, folder: Path) -> Process:
+def start_auditor(fleet: Fleet, id: str, folder: Path, *settings: str) -> Process:
     """Returns when the auditor is live. Log and reports are in the folder."""
     process = spawn_ureplicator(
         *("auditor", fleet.config_of(id), "--id", id),
-        *("--set", f"audit.reports={folder}/reports"),
+        *(
+            part
+            for each in (f"audit.reports={folder}/reports", *settings)
+            for part in ("--set", each)
+        ),
         log=folder / f"{id}.log",
         name=id,
     )

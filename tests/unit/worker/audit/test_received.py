@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 from crc32c import crc32c
 
-from ureplicator_worker.audit import stored
-from ureplicator_worker.audit.stored import Received
+from ureplicator_worker.audit.received import BUFFER_BYTES, Received
 
 Pair = tuple[socket.socket, Received]
 
@@ -47,7 +46,7 @@ def test_any_order_of_reading(pair: Pair, seed: int) -> None:
             count = min(len(data) - at, dice.choice([1, 61, 5_000, 40_000, 150_000]))
             part = data[at : at + count]
             step = dice.randrange(3)
-            if step == 0 and count <= stored.BUFFER_BYTES:
+            if step == 0 and count <= BUFFER_BYTES:
                 assert bytes(received.take(count)) == part
             elif step == 1:
                 assert received.checksum(count, 5) == crc32c(part, 5)

@@ -18,8 +18,9 @@ comparison of records says. Records of aborted transactions, and markers, are on
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -38,7 +39,11 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 _ONES = 0xFFFFFFFF
-_ZEROS = memoryview(bytes(1 << 20))
+STEP_BYTES = 32 << 10
+MOST_STEPS = 32
+"""Looked up at once, of `STEP_BYTES` each: to append zeros takes 0.04 ns for a byte, and a batch may have
+megabytes."""
+_ZEROS = memoryview(bytes(STEP_BYTES))
 
 
 class OldFormat(Exception):
@@ -119,11 +124,31 @@ def parsed(
 
 def shifted(crc: int, count: int) -> int:
     """The linear part of a CRC after `count` bytes more."""
-    state = crc ^ _ONES
-    while count > 0:
-        state = crc32c(_ZEROS[:count], state)
-        count -= len(_ZEROS)
-    return state ^ _ONES
+    steps, rest = divmod(count, STEP_BYTES)
+    while steps:
+        some = min(steps, MOST_STEPS)
+        first, second, third, fourth = _shifts(some)
+        crc = first[crc & 255] ^ second[crc >> 8 & 255] ^ third[crc >> 16 & 255] ^ fourth[crc >> 24]
+        steps -= some
+    return crc32c(_ZEROS[:rest], crc ^ _ONES) ^ _ONES
+
+
+@lru_cache(MOST_STEPS)
+def _shifts(steps: int) -> Sequence[Sequence[int]]:
+    """What each value of each byte of a CRC becomes after so many steps: the whole becomes the XOR of its
+    bytes."""
+    bits = [1 << bit for bit in range(32)]
+    for _ in range(steps):
+        bits = [crc32c(_ZEROS, bit ^ _ONES) ^ _ONES for bit in bits]
+    return [_sums(bits[at : at + 8]) for at in range(0, 32, 8)]
+
+
+def _sums(bits: Sequence[int]) -> list[int]:
+    """XOR of the bits of each number."""
+    sums = [0]
+    for bit in bits:
+        sums += [each ^ bit for each in sums]
+    return sums
 
 
 def equal(source: Batch, target: Batch) -> bool:
@@ -157,8 +182,8 @@ class Lockstep:
             ours, theirs = next(self._source, None), next(self._target, None)
             if ours is None or theirs is None:
                 return Matched(Place(at, copy), differs=True)
-            shift = max(0, at - ours.first), max(0, copy - theirs.first)
-            if shift[0] != shift[1] or not equal(ours, theirs):
+            begins_alike = max(0, at - ours.first) == max(0, copy - theirs.first)
+            if not begins_alike or not equal(ours, theirs):
                 records = max(each.next - each.first for each in (ours, theirs))
                 return Matched(Place(at, copy), differs=True, records=records)
             at, copy = ours.next, theirs.next
