@@ -295,3 +295,57 @@ def test_batches_that_begin_before_the_position_are_left() -> None:
     records = PlainRecords()
     taken = take(records, data, position=1)
     assert (taken.batches, taken.at, records.count) == (0, 0, 0)
+
+
+ONE = batches.batch([ROW])
+NOT_PLAIN = {
+    "of a transaction": batches.patched(ONE, attributes=batches.TRANSACTIONAL, producer_id=7),
+    "with the broker's time": batches.patched(ONE, attributes=batches.LOG_APPEND_TIME),
+    "compressed": batches.batch([ROW], codec=batches.GZIP),
+    "a marker": batches.marker(base_offset=0, producer_id=7, commit=True),
+    "of another format": batches.patched(ONE, magic=1),
+    "a hole behind its record": batches.patched(ONE, last_offset_delta=2),
+    "a hole before its record": batches.batch([ROW], deltas=[1]),
+    "fewer records than offsets": batches.patched(batches.batch([ROW] * 3), records=2),
+    "more records than offsets": batches.patched(batches.batch([ROW] * 3), last_offset_delta=1),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_PLAIN)
+def test_other_batches_are_not_taken(kind: str) -> None:
+    """Each fails by one field, its checksum is right."""
+    other = batches.patched(NOT_PLAIN[kind], base_offset=1)
+    data = memoryview(ONE + other + batches.patched(ONE, base_offset=10))
+    records = PlainRecords()
+    taken = take(records, data)
+    assert (taken.batches, taken.at, records.count) == (1, len(ONE), 1)
+
+
+@pytest.mark.parametrize("size", range(40, 80))
+def test_bytes_behind_the_only_record_are_not_taken(size: int) -> None:
+    """At the sizes around which its length takes two bytes instead of one."""
+    whole = batches.batch([(NOW_MS, None, b"v" * size, ())])
+    assert take(PlainRecords(), memoryview(whole)).batches == 1
+    longer = batches.patched(whole + b"\0", length=len(whole) + 1 - 12)
+    assert take(PlainRecords(), memoryview(longer)).batches == 0
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_no_more_is_taken_than_the_new_batch_may_hold(rows: int) -> None:
+    limit_bytes = 20_000
+    whole = batches.batch([(NOW_MS, None, b"v" * 700, ())] * rows)
+    data = b"".join(batches.patched(whole, base_offset=at * rows) for at in range(100))
+    records = PlainRecords()
+    taken = records.take_plain(
+        memoryview(data),
+        0,
+        len(data),
+        position=0,
+        end_offset=1_000,
+        batch_bytes=8_192,
+        limit_bytes=limit_bytes,
+        check_crc=True,
+    )
+    assert limit_bytes - 8_192 <= records.size_bytes <= limit_bytes
+    assert (taken.at, taken.next_offset) == (taken.batches * len(whole), taken.batches * rows)
+    assert records.count == taken.batches * rows
