@@ -288,6 +288,15 @@ def test_all_small_plain_batches_are_taken_at_once() -> None:
     assert records.count == 11
 
 
+def test_the_leader_epoch_is_that_of_the_last_batch() -> None:
+    epochs = (3, 3, 4, 7)
+    data = b"".join(
+        batches.batch(1, base_offset=at, leader_epoch=epoch) for at, epoch in enumerate(epochs)
+    )
+    assert take(PlainRecords(), memoryview(data)).leader_epoch == 7
+    assert take(PlainRecords(), memoryview(data[:-1])).leader_epoch == 4
+
+
 def test_batches_that_begin_before_the_position_are_left() -> None:
     log = BatchLog(end=0, epoch=3)
     log.put(batches.batch(2))
