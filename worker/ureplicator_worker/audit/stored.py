@@ -143,8 +143,7 @@ class StoredBatches:
             left -= HEADER.size + size
             if left < 0:
                 return
-            is_fit = batch is not None and batch.form is not None
-            if batch is not None and is_fit and (computes or size <= DISCARD_BYTES):
+            if batch is not None and batch.form and (computes or size <= DISCARD_BYTES):
                 if received.checksum(size, batch.head) != batch.crc:
                     batch = batch._replace(form=None)
             else:
