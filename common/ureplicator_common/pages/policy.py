@@ -1,4 +1,4 @@
-"""What a page may load: all from its own server, and no script that stands in the page itself."""
+"""Content policy of pages: all is loaded from their own server, and no script stands in a page itself."""
 
 PAGE_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:;"

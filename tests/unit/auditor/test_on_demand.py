@@ -47,7 +47,7 @@ class Auditor:
             return str(session)
 
     def after(self, seconds: float) -> list[int]:
-        """How often each session was closed, once the main thread has looked."""
+        """Number of closes of each session, once the main thread has looked."""
         self.clock.advance(seconds)
         self.spark.end_idle()
         return [each.closed for each in self.sessions]

@@ -135,7 +135,7 @@ def shifted(crc: int, count: int) -> int:
 
 @lru_cache(MOST_STEPS)
 def _shifts(steps: int) -> Sequence[Sequence[int]]:
-    """What each value of each byte of a CRC becomes after so many steps: the whole becomes the XOR of its
+    """A table for each byte of a CRC: its values after so many steps. The whole is the XOR of those of its
     bytes."""
     bits = [1 << bit for bit in range(32)]
     for _ in range(steps):

@@ -257,7 +257,7 @@ def test_old_formats_are_refused() -> None:
         list(read([old]))
 
 
-@pytest.mark.parametrize("size", [0, 1, 1_000, (1 << 20) + 17])
+@pytest.mark.parametrize("size", [0, 1, 1_000, 100_000, (1 << 20) + 17, (2 << 20) + 40_000])
 def test_a_checksum_is_shifted_as_by_zeros(size: int) -> None:
     one, other = crc32c(b"one"), crc32c(b"two")
     zeros = bytes(size)

@@ -31,11 +31,12 @@ from ureplicator_worker.copier.raw.batches.header import (
 )
 from ureplicator_worker.copier.raw.batches.records import CODE_SIZE, CODES, Records, zigzag
 
-_LENGTH = struct.Struct(">i")
+_INT32 = struct.Struct(">i")
 _PLAIN = struct.Struct(">qi4xbIhiq22xQB")
 """Base offset, length, format, checksum, attributes, last offset delta, first time; then as one number the
 count of records and the first four bytes of the first one; then its fifth byte."""
 _CRC_FROM = 21
+_LENGTH_AT = 8
 _EPOCH_AT = 12
 _REST_FROM = HEADER_BYTES + 4
 """Of the bytes behind the numbers of the only record, if its length has one byte."""
@@ -72,8 +73,8 @@ class Taken:
 
 
 class _Cursor:
-    """Where taking goes on. `position`: the next source offset; `data`, `at`: bytes of batches, and a place
-    in them; `begin`: of the last batch that was taken; `batches`: how many of `data` were taken."""
+    """Place where taking goes on. `position`: the next source offset; `data`, `at`: bytes of batches, and
+    a place in them; `begin`: of the last batch that was taken; `batches`: number that was taken of `data`."""
 
     __slots__ = (
         "at",
@@ -94,6 +95,12 @@ class _Cursor:
         self.check_crc = check_crc
         self.data = b""
         self.at = self.begin = self.batches = 0
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the last batch that was taken."""
+        epoch: int = _INT32.unpack_from(self.data, self.begin + _EPOCH_AT)[0]
+        return epoch
 
     def take(self, batches: int, begin: int, at: int, position: int) -> None:
         self.batches += batches
@@ -124,18 +131,20 @@ class PlainRecords(Records):
         """
         cursor = _Cursor(position, end_offset, batch_bytes, check_crc)
         batches, epoch = 0, -1
-        while end - at >= _PLAIN.size and _LENGTH.unpack_from(buffer, at + 8)[0] < batch_bytes:
+        while (
+            end - at >= _PLAIN.size and _INT32.unpack_from(buffer, at + _LENGTH_AT)[0] < batch_bytes
+        ):
             room = limit_bytes - len(self._data)
             if room < batch_bytes:
                 break
-            data = bytes(buffer[at : min(end, at + min(room, _PORTION_BYTES))])
-            taken = self._take_portion(data, cursor)
-            if not taken.batches:
+            portion = bytes(buffer[at : min(end, at + min(room, _PORTION_BYTES))])
+            self._take_portion(portion, cursor)
+            if not cursor.batches:
                 break
-            batches, at, epoch = batches + taken.batches, at + taken.at, taken.leader_epoch
+            batches, at, epoch = batches + cursor.batches, at + cursor.at, cursor.leader_epoch
         return Taken(batches, at, cursor.position, epoch)
 
-    def _take_portion(self, data: bytes, cursor: _Cursor) -> Taken:
+    def _take_portion(self, data: bytes, cursor: _Cursor) -> None:
         """Those that are whole in these bytes."""
         cursor.data, cursor.at, cursor.begin, cursor.batches = data, 0, 0, 0
         before = -1
@@ -143,8 +152,6 @@ class PlainRecords(Records):
             before = cursor.batches
             self._take_singles(cursor)
             self._take_others(cursor)
-        (epoch,) = _LENGTH.unpack_from(data, cursor.begin + _EPOCH_AT) if cursor.batches else (-1,)
-        return Taken(cursor.batches, cursor.at, cursor.position, epoch)
 
     def _take_singles(self, cursor: _Cursor) -> None:
         """Those of one record, whose numbers are as nearly always."""
