@@ -43,8 +43,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 from typing import TypeVar
 
 from kafka.protocol.consumer import (
@@ -56,7 +55,6 @@ from kafka.protocol.producer import (
     AddOffsetsToTxnResponse,
     EndTxnRequest,
     EndTxnResponse,
-    InitProducerIdResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
@@ -69,27 +67,27 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
-    MIN_SILENCE_S,
     TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
-    NoCoordinator,
 )
 from ureplicator_common.kafka.errors import (
-    COORDINATOR_MOVED,
-    FENCED,
-    WAIT_FOR_TRANSACTION,
     ErrorCode,
-    error_name,
 )
-from ureplicator_common.kafka.features import transaction_level
-from ureplicator_common.kafka.fencing import RETRY_DELAY_S, fence_ids, init_request, retry_delays
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.position_rows import TargetPartition as TargetPartition
 from ureplicator_common.kafka.position_rows import by_partition, in_requests, rows_by_topic
-
-COORDINATOR_TIMEOUT_S = 15.0
-"""Time for which one operation is retried while a coordinator moves or finishes a former transaction."""
+from ureplicator_common.kafka.transactions.coordinator_requests import (
+    Attempt,
+    until_accepted,
+)
+from ureplicator_common.kafka.transactions.fencing import fence_ids
+from ureplicator_common.kafka.transactions.producers import (
+    Producer,
+    TransactionProtocol,
+    init_producer,
+    transaction_protocol,
+)
 
 COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for
@@ -103,13 +101,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Attempt = tuple[set[int], T]
-"""Error codes that a request does not handle itself, and its result, valid without such codes."""
-
-
-class Fenced(OperatingError):
-    """Another process initialised our transactional id: ownership is lost."""
-
 
 class CommitRefused(OperatingError):
     """The coordinator refused some partitions (no target topic, no permission); nothing was committed."""
@@ -117,26 +108,6 @@ class CommitRefused(OperatingError):
     def __init__(self, refused: Mapping[TargetPartition, str]) -> None:
         super().__init__(f"commit refused: {dict(refused)}")
         self.refused = refused
-
-
-class TransactionProtocol(IntEnum):
-    """Joining of a transaction by a partition: by a request (KIP-98), or its first batch (KIP-890)."""
-
-    ADDED = 1
-    IMPLICIT = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """Producer id and epoch that a broker assigned, to a transactional id or to none.
-
-    Each transaction of the second protocol has an epoch of its own, and ids change when epochs run out, so
-    only both together name a producer.
-    """
-
-    id: int
-    epoch: int
-    protocol: TransactionProtocol = TransactionProtocol.ADDED
 
 
 class PositionStore:
@@ -358,45 +329,7 @@ class PositionStore:
         return self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
 
     def _until_accepted(self, key: str, kind: int, attempt: Callable[[Broker], Attempt[T]]) -> T:
-        return _until_accepted(self._client, key=key, kind=kind, attempt=attempt)
-
-
-def transaction_protocol(client: ClusterClient) -> TransactionProtocol:
-    """Protocol that the cluster has finalized (KIP-890, `transaction.version`). Raises ClusterUnavailable."""
-    newest = transaction_level(client) >= TransactionProtocol.IMPLICIT
-    return TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
-
-
-def init_producer(client: ClusterClient, transactional_id: str | None) -> Producer:
-    """InitProducerId: a new epoch of a transactional id, or a new id of a plain idempotent producer.
-
-    Waits out a former transaction that is being ended. Raises ClusterUnavailable.
-    """
-
-    def attempt(coordinator: Broker) -> Attempt[Producer]:
-        response = client.call(coordinator, init_request(transactional_id), InitProducerIdResponse)
-        return {response.error_code}, Producer(response.producer_id, response.producer_epoch)
-
-    if transactional_id is None:
-        return _init_plain(client)
-    try:
-        return _until_accepted(
-            client,
-            key=transactional_id,
-            kind=TRANSACTION_COORDINATOR,
-            attempt=attempt,
-            repeatable=True,
-        )
-    except Fenced as error:  # two initialisations at once: one ended a transaction of the other
-        raise ClusterUnavailable(f"not initialised: {error}", delay_s=RETRY_DELAY_S) from error
-
-
-def _init_plain(client: ClusterClient) -> Producer:
-    """Any broker assigns ids to producers without a transactional id."""
-    response = client.call_any(lambda: init_request(None), InitProducerIdResponse)
-    if response.error_code:
-        raise ClusterUnavailable(f"no producer id: {error_name(response.error_code)}", delay_s=0.2)
-    return Producer(response.producer_id, response.producer_epoch)
+        return until_accepted(self._client, key=key, kind=kind, attempt=attempt)
 
 
 def read_positions(
@@ -419,7 +352,7 @@ def read_positions(
                 )
         return codes, found
 
-    return _until_accepted(
+    return until_accepted(
         client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=stable, waits=stable
     )
 
@@ -440,46 +373,6 @@ class KafkaPositionReader:
 
     def close(self) -> None:
         self._client.close()
-
-
-def _until_accepted(
-    client: ClusterClient,
-    *,
-    key: str,
-    kind: int,
-    attempt: Callable[[Broker], Attempt[T]],
-    repeatable: bool = False,
-    waits: bool = True,
-) -> T:
-    """Repeat a request until no error is temporary; its result. Raises Fenced, ClusterUnavailable.
-
-    `repeatable`: one without a response may be sent again, to the coordinator as it is then. `waits`: for a
-    coordinator that is being elected; nothing was sent then.
-    """
-    deadline_s = client.deadline_s(COORDINATOR_TIMEOUT_S)
-    for delay_s in retry_delays():
-        try:
-            returned, result = attempt(client.coordinator(key, kind))
-        except ClusterUnavailable as error:
-            again = repeatable or (waits and isinstance(error, NoCoordinator))
-            if not again or client.now_s() + delay_s + MIN_SILENCE_S > deadline_s:
-                raise
-            client.pause(delay_s)
-            continue
-        codes = returned - {int(ErrorCode.NONE)}
-        if not codes:
-            return result
-        names = ", ".join(sorted(map(error_name, codes)))
-        if codes & FENCED:
-            raise Fenced(f"{key}: {names}")
-        if codes & COORDINATOR_MOVED:
-            client.forget_coordinator(key, kind)
-        elif not codes <= WAIT_FOR_TRANSACTION:
-            raise ClusterUnavailable(f"{key}: {names}")
-        if client.now_s() > deadline_s:
-            raise ClusterUnavailable(f"{key}: still {names}")
-        client.pause(delay_s)
-    raise AssertionError("the delays have no end")
 
 
 def _fetch_request(

@@ -2,7 +2,8 @@
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.positions import PositionStore, TransactionProtocol
+from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import position_group
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.records.topics import create_topic

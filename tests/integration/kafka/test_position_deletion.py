@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.fencing import fence_ids
-from ureplicator_common.kafka.positions import Fenced
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.model import RENEWER, transactional_id
 from ureplicator_controller.core.positions.deletion import DeletablePositions
 from ureplicator_controller.engines.position_deletion import delete_positions

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.positions import TransactionProtocol, transaction_protocol
+from ureplicator_common.kafka.transactions.producers import (
+    TransactionProtocol,
+    transaction_protocol,
+)
 from ureplicator_common.model import (
     Delivery,
     HandlerSettings,

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.fencing import fence_ids
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.model import (
     GapPolicy,
     OwnerEpoch,

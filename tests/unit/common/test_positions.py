@@ -12,7 +12,7 @@ import pytest
 from kafka.protocol.metadata import FindCoordinatorResponse
 
 from ureplicator_common.config.roles import ControllerSettings
-from ureplicator_common.kafka import ClusterUnavailable, Position, fencing, positions
+from ureplicator_common.kafka import ClusterUnavailable, Position, positions
 from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
     Broker,
@@ -20,15 +20,12 @@ from ureplicator_common.kafka.client import (
 )
 from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, error_name
 from ureplicator_common.kafka.position_rows import POSITIONS_PER_REQUEST
-from ureplicator_common.kafka.positions import (
-    CommitRefused,
-    Fenced,
-    PositionStore,
-    Producer,
-    TransactionProtocol,
-)
+from ureplicator_common.kafka.positions import CommitRefused, PositionStore
 from ureplicator_common.kafka.publication import publish_positions
 from ureplicator_common.kafka.sockets import receive_exactly
+from ureplicator_common.kafka.transactions import coordinator_requests, fencing
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_testkit.kafka.coordinator import LOST, Coordinator
 from ureplicator_worker.copier.holder import DRAIN_S
 
@@ -271,7 +268,7 @@ def test_one_deadline_holds_for_all_steps_of_a_commit(
     began_s = time.monotonic()
     with pytest.raises(ClusterUnavailable, match="COORDINATOR_LOAD_IN_PROGRESS"):
         store.commit({KEY: Position(5)})
-    assert time.monotonic() - began_s < positions.COORDINATOR_TIMEOUT_S / 3
+    assert time.monotonic() - began_s < coordinator_requests.COORDINATOR_TIMEOUT_S / 3
 
 
 def test_a_broker_that_responds_is_reached_behind_silent_ones() -> None:

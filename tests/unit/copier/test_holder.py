@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.positions import Producer
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import (
     Delivery,
     Gap,

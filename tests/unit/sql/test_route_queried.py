@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, HandlerSettings, RouteSettings, SqlSettings
 from ureplicator_testkit.copier.handler_process import processes
 from ureplicator_testkit.copier.line import ROUTE, Line, records, seen

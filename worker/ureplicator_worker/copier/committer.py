@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.delivery import AtLeastOnce

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.position_values import AcknowledgedEnd, StartPosition

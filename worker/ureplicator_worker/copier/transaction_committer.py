@@ -18,7 +18,7 @@ import logging
 from collections.abc import Iterable
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.commit_failures import TRANSACTIONS_WAIT_S, CommitFailures
 from ureplicator_worker.copier.committer import MappedSegments, commitment

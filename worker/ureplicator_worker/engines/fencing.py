@@ -19,7 +19,7 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
 from ureplicator_common.kafka.client import open_client
-from ureplicator_common.kafka.fencing import fence_ids
+from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.model import (
     MAX_SLOTS,
     Route,

@@ -29,12 +29,9 @@ from ureplicator_common.kafka.map_log import MapReading, MapRefused
 from ureplicator_common.kafka.map_log.batches import encode_batch
 from ureplicator_common.kafka.map_log.creation import create_map_topic
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
-from ureplicator_common.kafka.positions import (
-    Fenced,
-    PositionStore,
-    Producer,
-    TransactionProtocol,
-)
+from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.codec import Row
 

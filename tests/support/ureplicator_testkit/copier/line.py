@@ -11,7 +11,7 @@ from typing import Any
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import Broker
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.copier.handler_process import MemoryHandlerProcess
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
 from ureplicator_worker.copier.latency import Latencies

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, HandlerSettings, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import LedgerFleet
 from ureplicator_testkit.copier.line import seen

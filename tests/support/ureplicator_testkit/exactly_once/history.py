@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from random import Random
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_testkit.copier.handler_process import processes
 from ureplicator_testkit.copier.ledger_fleet import put

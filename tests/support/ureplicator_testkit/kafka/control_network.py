@@ -26,7 +26,7 @@ from ureplicator_common.kafka.client import (
 )
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.features import TRANSACTION_REQUESTS
-from ureplicator_common.kafka.positions import Fenced
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
 from ureplicator_testkit.kafka.ledger import Ledger
 

@@ -19,12 +19,8 @@ from contextlib import suppress
 from typing import Any
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.positions import (
-    CommitRefused,
-    Fenced,
-    PositionStore,
-    TargetPartition,
-)
+from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 
 NO_POSITION = Position(-1)
 FROZEN_TIMEOUT_S = 30.0

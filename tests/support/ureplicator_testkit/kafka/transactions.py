@@ -13,13 +13,9 @@ from collections.abc import Iterable, Mapping
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.positions import (
-    CommitRefused,
-    Fenced,
-    Producer,
-    TargetPartition,
-    TransactionProtocol,
-)
+from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_testkit.kafka.cluster import TopicPartition
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.positions import CommitRefused, Fenced
+from ureplicator_common.kafka.positions import CommitRefused
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.model import RENEWER, Partition, Route, transactional_id
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions
 from ureplicator_controller.core.state.snapshot import Snapshot

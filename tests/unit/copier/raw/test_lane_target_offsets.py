@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Partition, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, records, seen
 from ureplicator_testkit.copier.sample_handlers import MODULE

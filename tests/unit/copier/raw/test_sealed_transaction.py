@@ -1,6 +1,6 @@
 """A sealed transaction sends again what was sent before, and nothing new: else a backlog never settles."""
 
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.position_values import StartPosition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.batches.send_window import Batch

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_testkit.copier.transaction_fleet import HANDLED, PROTOCOLS
 from ureplicator_testkit.exactly_once.history import play
 

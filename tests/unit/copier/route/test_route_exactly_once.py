@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, Partition, PartitionState, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import (
     COMMIT_INTERVAL_S,

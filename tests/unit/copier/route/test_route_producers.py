@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.kafka.positions import Producer, TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.kafka.positions import TransactionProtocol
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import LedgerFleet, put
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen

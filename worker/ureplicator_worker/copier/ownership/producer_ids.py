@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.positions import init_producer
+from ureplicator_common.kafka.transactions.producers import init_producer
 from ureplicator_worker.copier.ownership.protocol import ClusterError, ProducerReady
 from ureplicator_worker.copier.start_position import cluster_errors_named
 

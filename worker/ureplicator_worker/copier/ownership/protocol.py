@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.positions import Producer, TargetPartition
+from ureplicator_common.kafka.positions import TargetPartition
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import OwnerEpoch, Partition
 from ureplicator_worker.copier.position_values import AcknowledgedEnd, Commitment, StartPosition
 from ureplicator_worker.copier.start_position import CannotStart, TargetState

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ureplicator_common.kafka.positions import PositionStore, Producer
+from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Delivery
 from ureplicator_worker.copier.ownership.protocol import TransactionBegun
 from ureplicator_worker.lifeline.messages import Grant

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ureplicator_common.backoff import Backoff
-from ureplicator_common.kafka.positions import Producer, TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_worker.copier.position_values import AcknowledgedEnd
 from ureplicator_worker.copier.raw.batches.send_window import SendWindow, acknowledged_end
 from ureplicator_worker.copier.raw.partition import Copied, SendSide, TopicPartition

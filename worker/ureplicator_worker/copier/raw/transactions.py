@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from ureplicator_common.kafka.positions import Producer
+from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
 from ureplicator_worker.copier.latency import Latencies

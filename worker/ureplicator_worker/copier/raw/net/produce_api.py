@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ureplicator_common.kafka.client import CLIENT_ID, Broker, Leader
-from ureplicator_common.kafka.positions import TransactionProtocol
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_worker.copier.raw.net import varint
 from ureplicator_worker.copier.raw.net.new_leaders import read_endpoints, read_leader
 from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, read_topic

@@ -1,0 +1,1 @@
+"""Transactions on the wire: producers, requests to coordinators, fencing."""
