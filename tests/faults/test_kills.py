@@ -18,7 +18,7 @@ import pytest
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.transactions.producers import (
     TransactionProtocol,
-    transaction_protocol,
+    transaction_support,
 )
 from ureplicator_common.model import Delivery
 from ureplicator_testkit.fleet.real_fleet import Fleet
@@ -43,7 +43,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[ReplicatedServers]:
     try:
         servers.start()
         client = ClusterClient(servers.target.bootstrap)
-        assert transaction_protocol(client) is VERSIONS[request.param]
+        assert transaction_support(client).protocol is VERSIONS[request.param]
         client.close()
         yield servers
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
@@ -25,6 +26,8 @@ TRANSACTION_REQUESTS = {
     28: "TxnOffsetCommit",
 }
 """By API key. Commits of positions need all of them, with either delivery."""
+DESCRIBE_TRANSACTIONS = 65
+"""Its API key (KIP-664, Kafka 3.0)."""
 FEATURES_VERSION = 3
 """The first version of ApiVersions that has the features of the cluster."""
 CLIENT_VERSION = "1"
@@ -57,11 +60,17 @@ def newest_versions(
     return {row.api_key: row.max_version for row in reply.api_keys}
 
 
-def transaction_level(client: ClusterClient) -> int:
-    """Level of `transaction.version` that all brokers follow; 0 if the cluster has none.
+@dataclass(frozen=True, slots=True)
+class TransactionFeatures:
+    """`level`: of `transaction.version`, which all brokers follow; 0 if the cluster has none. `described`:
+    brokers respond with the state of a transaction."""
 
-    Raises ClusterUnavailable, also for a cluster without transactions.
-    """
+    level: int
+    described: bool
+
+
+def transaction_features(client: ClusterClient) -> TransactionFeatures:
+    """Raises ClusterUnavailable, also for a cluster without transactions."""
     response = client.call_any(
         lambda: ApiVersionsRequest(
             version=FEATURES_VERSION,
@@ -77,4 +86,4 @@ def transaction_level(client: ClusterClient) -> int:
     levels: dict[str, int] = {
         each.name: each.max_version_level for each in response.finalized_features or ()
     }
-    return levels.get(TRANSACTION_FEATURE, 0)
+    return TransactionFeatures(levels.get(TRANSACTION_FEATURE, 0), DESCRIBE_TRANSACTIONS in known)

@@ -82,11 +82,13 @@ from ureplicator_common.kafka.transactions.coordinator_requests import (
     until_accepted,
 )
 from ureplicator_common.kafka.transactions.fencing import fence_ids
+from ureplicator_common.kafka.transactions.markers import wait_for_markers
 from ureplicator_common.kafka.transactions.producers import (
     Producer,
     TransactionProtocol,
+    TransactionSupport,
     init_producer,
-    transaction_protocol,
+    transaction_support,
 )
 
 COMMAND_S = 5.0
@@ -119,6 +121,9 @@ class PositionStore:
         self.transactional_id = self._transactional_id = transactional_id
         self._producer: Producer | None = None
         self._latch_at_s = 0.0
+        self._described = False
+        self._end_s = 0.0
+        """Time that the last EndTxn took."""
 
     @property
     def producer(self) -> Producer:
@@ -131,10 +136,9 @@ class PositionStore:
         self._producer = None
         self._client.reset()
         with self._client.within(COMMAND_S):
-            protocol = transaction_protocol(self._client)
+            support = transaction_support(self._client)
             found = init_producer(self._client, self._transactional_id)
-            self._producer = replace(found, protocol=protocol)
-            self._latch_at_s = self._client.now_s() + PROTOCOL_CHECK_S
+            self._producer = self._latched(found, support)
 
     def add_partitions(self, partitions: Iterable[TargetPartition]) -> dict[TargetPartition, str]:
         """Have data partitions take part in the open transaction. Raises Fenced, ClusterUnavailable.
@@ -183,19 +187,36 @@ class PositionStore:
             if refused:
                 self._abort(producer)
                 raise CommitRefused(refused)
-            self._producer = self._latched(self._end(producer, commit=True))
+            began_s = self._client.now_s()
+            following = self._end(producer, commit=True)
+            self._end_s = self._client.now_s() - began_s
+            self._producer = self._checked(following)
 
-    def _latched(self, producer: Producer) -> Producer:
-        """Producer of the next transaction, with the protocol that holds to its end."""
-        now_s = self._client.now_s()
-        if now_s < self._latch_at_s:
-            return producer
-        self._latch_at_s = now_s + PROTOCOL_CHECK_S
+    def wait_for_markers(self) -> None:
+        """After a commit, before data is sent in the next transaction: see `transactions.markers`."""
+        if not self._described:
+            return
         try:
-            return replace(producer, protocol=transaction_protocol(self._client))
+            wait_for_markers(self._client, self._transactional_id, round_trip_s=self._end_s)
+        except ClusterUnavailable as error:  # the commit is none the less a success
+            logger.info("%s: its state is not known: %s", self._transactional_id, error)
+            self._described = False  # until the next check: a coordinator may be an older broker
+
+    def _checked(self, producer: Producer) -> Producer:
+        """Producer of the next transaction, with the protocol that holds to its end."""
+        if self._client.now_s() < self._latch_at_s:
+            return producer
+        try:
+            return self._latched(producer, transaction_support(self._client))
         except ClusterUnavailable as error:  # the commit is none the less a success
             logger.info("%s: protocol not read: %s", self._transactional_id, error)
+            self._latch_at_s = self._client.now_s() + PROTOCOL_CHECK_S
             return producer
+
+    def _latched(self, producer: Producer, support: TransactionSupport) -> Producer:
+        self._latch_at_s = self._client.now_s() + PROTOCOL_CHECK_S
+        self._described = support.described
+        return replace(producer, protocol=support.protocol)
 
     def _abort(self, producer: Producer) -> None:
         """At once: it may take long until the id is initialised again."""

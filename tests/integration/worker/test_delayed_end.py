@@ -19,7 +19,7 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.transactions.producers import (
     TransactionProtocol,
-    transaction_protocol,
+    transaction_support,
 )
 from ureplicator_common.model import Delivery, OwnerEpoch, Partition, RouteSettings
 from ureplicator_testkit.copier.driver import StubDriver
@@ -66,7 +66,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
         cluster.advertise(LISTENER, proxy.port)
         with cluster:
             client = ClusterClient(cluster.bootstrap)
-            assert transaction_protocol(client) is VERSIONS[request.param]
+            assert transaction_support(client).protocol is VERSIONS[request.param]
             client.close()
             yield Target(cluster, proxy)
 

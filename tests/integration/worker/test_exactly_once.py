@@ -14,7 +14,7 @@ import pytest
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.transactions.producers import (
     TransactionProtocol,
-    transaction_protocol,
+    transaction_support,
 )
 from ureplicator_common.model import (
     Delivery,
@@ -43,7 +43,7 @@ VERSIONS = {"3.9.2": TransactionProtocol.ADDED, "4.1.0": TransactionProtocol.IMP
 def target(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     with kafka_of_version(request.param, name="target") as cluster:
         client = ClusterClient(cluster.bootstrap)
-        assert transaction_protocol(client) is VERSIONS[request.param]
+        assert transaction_support(client).protocol is VERSIONS[request.param]
         client.close()
         yield cluster
 

@@ -16,7 +16,7 @@ from ureplicator_common.kafka.features import TRANSACTION_FEATURE
 from ureplicator_common.kafka.positions import PROTOCOL_CHECK_S
 from ureplicator_common.kafka.transactions.producers import (
     TransactionProtocol,
-    transaction_protocol,
+    transaction_support,
 )
 from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.lane import RealLane
@@ -79,7 +79,7 @@ def test_an_upgrade_is_followed_while_records_are_copied(
     lane: RealLane, client: ClusterClient
 ) -> None:
     """The copier finds it between two transactions, and repeats nothing."""
-    assert transaction_protocol(client) is TransactionProtocol.ADDED
+    assert transaction_support(client).protocol is TransactionProtocol.ADDED
     lane.make(PARTITIONS)
     (id,) = lane.ids("w1")
     with Load(lane.source.bootstrap, lane.topic, partitions=PARTITIONS) as load:
@@ -90,7 +90,7 @@ def test_an_upgrade_is_followed_while_records_are_copied(
         before = epoch(client, id)
         assert before < EPOCHS
         upgrade(client)
-        assert transaction_protocol(client) is TransactionProtocol.IMPLICIT
+        assert transaction_support(client).protocol is TransactionProtocol.IMPLICIT
         eventually(
             lambda: epoch(client, id) > before + EPOCHS, 2 * PROTOCOL_CHECK_S, "it is followed"
         )

@@ -43,6 +43,8 @@ COMMIT_SHARE = 0.05
 """Of the time, at most so much is spent on commits while there is a backlog."""
 LONGEST_INTERVALS = 10
 """A commit that takes longer still makes no transaction longer than so many intervals."""
+COMMIT_WEIGHT = 0.25
+"""Of the last commit in the mean of all: a single slow one changes little."""
 SETTLE_S = 10.0
 """Nothing new is sent meanwhile, so it is short. But a leader that is lost is replaced within it
 (`broker.session.timeout.ms`, 9 s by default): before that the coordinator cannot end a transaction with its
@@ -79,8 +81,8 @@ class ExactlyOnce:
         self._due_at_s = 0.0
         self._settle_by_s = 0.0
         self._sealed_at_s = 0.0
-        self._commits_s = (0.0, 0.0)
-        """Durations of the last two commits, from the seal on. A single slow one changes nothing."""
+        self._commit_s = 0.0
+        """Mean time of a commit, from the seal on."""
         self._partitions: dict[Partition, CommittedPosition] = {}
 
     def join(self, partition: Partition, *, committed: int, now_s: float) -> None:
@@ -156,7 +158,8 @@ class ExactlyOnce:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)
         commit_s = now_s - self._sealed_at_s
-        self._commits_s = (self._commits_s[1], commit_s)
+        longest_s = LONGEST_INTERVALS * self._spread_interval_s * COMMIT_SHARE
+        self._commit_s += COMMIT_WEIGHT * (min(commit_s, longest_s) - self._commit_s)
         done, aborted, total_ms = self.counts
         self.counts = TransactionCounts(done + 1, aborted, total_ms + round(commit_s * 1_000))
         self._set_due(now_s, since_s=self._sealed_at_s, backlog=backlog)
@@ -170,14 +173,16 @@ class ExactlyOnce:
         self._move(TransactionState.WAITING)
 
     def _set_due(self, now_s: float, *, since_s: float, backlog: bool = False) -> None:
-        interval_s = self._interval_s * max(1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL)
-        commit_s = min(self._commits_s)
+        interval_s = self._spread_interval_s
         if backlog:
-            longest_s = LONGEST_INTERVALS * interval_s
-            after_s = max(interval_s, min(commit_s / COMMIT_SHARE, longest_s))
+            after_s = max(interval_s, self._commit_s / COMMIT_SHARE)
         else:
-            after_s = max(interval_s - commit_s, interval_s / 2)
+            after_s = max(interval_s - self._commit_s, interval_s / 2)
         self._due_at_s = max(now_s, since_s + after_s)
+
+    @property
+    def _spread_interval_s(self) -> float:
+        return self._interval_s * max(1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL)
 
     def _move(self, to: TransactionState) -> None:
         if (self.state, to) not in TRANSITIONS:

@@ -10,7 +10,7 @@ from kafka.protocol.producer import InitProducerIdResponse
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, Broker, ClusterClient
 from ureplicator_common.kafka.errors import error_name
-from ureplicator_common.kafka.features import transaction_level
+from ureplicator_common.kafka.features import transaction_features
 from ureplicator_common.kafka.transactions.coordinator_requests import (
     Attempt,
     Fenced,
@@ -39,10 +39,20 @@ class Producer:
     protocol: TransactionProtocol = TransactionProtocol.ADDED
 
 
-def transaction_protocol(client: ClusterClient) -> TransactionProtocol:
+@dataclass(frozen=True, slots=True)
+class TransactionSupport:
+    """What a cluster offers now; `protocol` may become another with an upgrade."""
+
+    protocol: TransactionProtocol
+    described: bool
+
+
+def transaction_support(client: ClusterClient) -> TransactionSupport:
     """Protocol that the cluster has finalized (KIP-890, `transaction.version`). Raises ClusterUnavailable."""
-    newest = transaction_level(client) >= TransactionProtocol.IMPLICIT
-    return TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
+    features = transaction_features(client)
+    newest = features.level >= TransactionProtocol.IMPLICIT
+    protocol = TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
+    return TransactionSupport(protocol, features.described)
 
 
 def init_producer(client: ClusterClient, transactional_id: str | None) -> Producer:

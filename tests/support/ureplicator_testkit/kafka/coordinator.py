@@ -6,9 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterClient
-from ureplicator_common.kafka.features import TRANSACTION_FEATURE, TRANSACTION_REQUESTS
+from ureplicator_common.kafka.features import (
+    DESCRIBE_TRANSACTIONS,
+    TRANSACTION_FEATURE,
+    TRANSACTION_REQUESTS,
+)
 
 HERE = Broker(1, "here", 1)
 LOST = object()
@@ -16,15 +21,20 @@ LOST = object()
 
 
 class Coordinator(ClusterClient):
-    """Responds to each kind of request with the next code of its script, 0 when that has ended."""
+    """Responds to each kind of request with the next code of its script, 0 when that has ended.
+
+    The script of DescribeTransactions names states, or codes. `took_s`: time of each request.
+    """
 
     def __init__(self, **scripts: list[Any]) -> None:
-        super().__init__("nowhere:1")
+        self.clock = ManualClock()
+        super().__init__("nowhere:1", clock=self.clock, pause=self.clock.advance)
+        self.took_s = 0.0
         self.requests: list[str] = []
         self.looked_up = 0
         self.resets = 0
         self.transaction_version = 0
-        self.api_keys = set(TRANSACTION_REQUESTS)
+        self.api_keys = {*TRANSACTION_REQUESTS, DESCRIBE_TRANSACTIONS}
         self.stored: dict[tuple[str, int], Position] = {}
         self._scripts = {name: deque(script) for name, script in scripts.items()}
 
@@ -60,6 +70,7 @@ class Coordinator(ClusterClient):
         name = type(request).__name__.removesuffix("Request")
         if name != "ApiVersions":
             self.requests.append(name)
+        self.clock.advance(self.took_s)
         script = self._scripts.get(name)
         code = script.popleft() if script else 0
         if code is LOST:
@@ -128,6 +139,15 @@ class Coordinator(ClusterClient):
                 for topic in request.topics
             ],
         )
+
+    def _DescribeTransactions(self, request: Any, response: Any, told: int | str) -> Any:
+        code, state = (0, told) if isinstance(told, str) else (told, "CompleteCommit")
+        rows = response.TransactionState
+        found = [
+            rows(transactional_id=id, error_code=code, transaction_state=state, topics=[])
+            for id in request.transactional_ids
+        ]
+        return response(version=0, transaction_states=found)
 
     def _OffsetCommit(self, request: Any, response: Any, code: int) -> Any:
         rows = response.OffsetCommitResponseTopic

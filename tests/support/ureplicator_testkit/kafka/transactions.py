@@ -39,6 +39,8 @@ class TransactionLedger(ScriptedLedger):
         self.unaddable: dict[TargetPartition, str] = {}
         self.preparing = False
         self.stale_responses = 0
+        self.waited = 0
+        """Calls of `wait_for_markers`."""
         self.history: list[tuple[str, TargetPartition, Position]] = []
         """Every position that was committed, by whom."""
         self._target = target
@@ -184,6 +186,9 @@ class MemoryTransactions(MemoryPositions):
                 self.ledger.stale_responses -= 1
                 self.epoch -= 1
         self.protocol = self.ledger.protocol
+
+    def wait_for_markers(self) -> None:
+        self.ledger.waited += 1
 
     def _read_one(self, partition: TargetPartition) -> Position:
         if self.ledger.is_unstable(partition):

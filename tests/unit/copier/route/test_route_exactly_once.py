@@ -99,6 +99,20 @@ def test_records_become_visible_with_their_position(fleet: TransactionFleet) -> 
     assert len(fleet.committed(0)) == 15
 
 
+def test_markers_are_waited_for_only_where_data_follows_in_the_next_transaction(
+    fleet: TransactionFleet,
+) -> None:
+    at_rest(fleet)
+    commits = fleet.ledger.done.count("commit")
+    assert fleet.ledger.waited == commits > 0
+    fleet.checks = False
+    deliver(fleet, Delivery.AT_LEAST_ONCE, 1)
+    put(fleet, 0, 5)
+    fleet.turns(30, skip_s=0.1)
+    assert fleet.ledger.done.count("commit") > commits
+    assert fleet.ledger.waited == commits
+
+
 def test_a_partition_that_returns_to_a_slot_goes_on_with_its_sequences(
     fleet: TransactionFleet,
 ) -> None:

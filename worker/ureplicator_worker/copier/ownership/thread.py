@@ -352,6 +352,8 @@ class Ownership:
                 return
             records = self._written(positions, marks=marks)
             done = not records or self._transact(records, number)
+            if done and self._transactions.used:
+                self._store.wait_for_markers()
         if done:
             self._maps.committed()
             self._post(Committed(positions, number, self._transactions.following(self._store)))
