@@ -122,7 +122,8 @@ class HolderFixture:
 
     def work(self, *, skip_s: float = 1.0) -> None:
         self.now_s += skip_s
-        self.holder.work(self.now_s)
+        self.holder.now_s = self.now_s
+        self.holder.work()
 
     def begun(self, partition: Partition, position: int = 5) -> Begun:
         grant = Grant(OwnerEpoch(1), "t", settings=self.settings)

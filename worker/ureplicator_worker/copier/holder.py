@@ -97,7 +97,7 @@ logger = logging.getLogger(__name__)
 
 
 class Holder:
-    """`send` delivers a message to the driver."""
+    """`send` delivers a message to the driver. `now_s`: set with each turn, before its first event."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Holder:
         self._draining: dict[Partition, None] = {}
         self._cluster_errors: dict[str, str] = {}
         self._settings: PublishedSettings | None = None
-        self._now_s = 0.0
+        self.now_s = 0.0
 
     def add(self, partitions: Mapping[Partition, OwnerEpoch]) -> None:
         new = {part: epoch for part, epoch in partitions.items() if part not in self.owned}
@@ -166,17 +166,16 @@ class Holder:
         """Drop everything without a last commit: the driver waits no longer."""
         for partition, owned in self.owned.items():
             if owned.state in IN_LANE:
-                self.committer.leave(partition, self._now_s)
+                self.committer.leave(partition, self.now_s)
                 self._lane.drop(partition)
         self.owned.clear()
         self._draining.clear()
 
-    def work(self, now_s: float) -> None:
-        """Release what is drained, commit what is due."""
-        self._now_s = now_s
-        self._gaps.work(now_s)
+    def work(self) -> None:
+        """End a turn: release what is drained, commit what is due."""
+        self._gaps.work(self.now_s)
         waiting = bool(self._draining) and self._release_drained()
-        self.committer.work(self.owned.values(), drained=waiting, now_s=now_s)
+        self.committer.work(self.owned.values(), drained=waiting, now_s=self.now_s)
 
     def report(
         self, is_due: Callable[[Partition], bool] = every
@@ -186,7 +185,7 @@ class Holder:
             lane=self._lane,
             committed=self.committer.offset,
             cluster_error=next(iter(self._cluster_errors.values()), ""),
-            commit_error=self.committer.error(self._now_s),
+            commit_error=self.committer.error(self.now_s),
         )
 
     def on_lane(self, event: LaneEvent) -> None:
@@ -196,13 +195,13 @@ class Holder:
             case GapFound():
                 self._gap(event)
             case RecordSkipped():
-                self._gaps.skipped(event, self._now_s)
+                self._gaps.skipped(event, self.now_s)
             case ProducerNeeded():
                 self._ownership.put(NewProducer())
             case PartitionsJoining():
                 self.committer.on_joining(event)
             case TransactionFailed(reason):
-                self.committer.abort(reason, self._now_s)
+                self.committer.abort(reason, self.now_s)
             case _:
                 assert_never(event)
 
@@ -228,17 +227,15 @@ class Holder:
                 self._lane.producer(producer.id, producer.epoch)
             case Committed():
                 self._cluster_errors.pop(TARGET, None)
-                self.committer.on_committed(event, self._now_s)
+                self.committer.on_committed(event, self.now_s)
             case Joined(transaction, targets, refused, gone):
-                self._lane.transactions.joined(
-                    transaction, targets, refused, self._now_s, gone=gone
-                )
+                self._lane.transactions.joined(transaction, targets, refused, self.now_s, gone=gone)
             case TransactionBegun(producer):
-                self.committer.on_begun(producer, self._now_s)
+                self.committer.on_begun(producer, self.now_s)
             case CommitFailed():
-                self.committer.on_failed(event, self._now_s)
+                self.committer.on_failed(event, self.now_s)
             case FencedOut():
-                self.committer.on_fenced(event, self._now_s)
+                self.committer.on_fenced(event, self.now_s)
                 self._suspend()
             case ClusterError(reason, end):
                 self._cluster_errors[end] = reason
@@ -263,7 +260,7 @@ class Holder:
             self.committer = self._committers[delivery]
             self._lane.transactions.deliver(transactional=delivery is Delivery.EXACTLY_ONCE)
         self._lane.begin(partition, grant, begun.beginning)
-        self.committer.join(begun, self._now_s)
+        self.committer.join(begun, self.now_s)
         position = f"from {begun.beginning.position}"
         self._move(partition, CopyState.COPYING, position, grant=grant)
         self._gaps.begin(partition, begun.beginning)
@@ -272,7 +269,7 @@ class Holder:
     def _confirm(self, partition: Partition, stored: Position) -> None:
         """Proven again: a suspended partition goes on, from memory where data needs no ownership."""
         self._cluster_errors.pop(TARGET, None)
-        self.committer.on_confirmed(partition, stored, self._now_s)
+        self.committer.on_confirmed(partition, stored, self.now_s)
         state = state_of(self.owned, partition)
         if state is not None and state in CONFIRMED:
             self._lane.resume(partition)
@@ -315,7 +312,7 @@ class Holder:
     def _drain(self, partition: Partition, reason: str, **change: Any) -> None:
         self._lane.finish(partition)
         self._draining[partition] = None
-        to, until_s = DRAINED[self.owned[partition].state], self._now_s + DRAIN_S
+        to, until_s = DRAINED[self.owned[partition].state], self.now_s + DRAIN_S
         self._move(partition, to, reason, drain_until_s=until_s, **change)
 
     def _release_drained(self) -> bool:
@@ -324,7 +321,7 @@ class Holder:
         for partition, progress in self._lane.progress(self._draining).items():
             if progress.exact and progress.next_offset == self.committer.offset(partition):
                 self._release(partition, "drained and committed")
-            elif self._now_s > self.owned[partition].drain_until_s:
+            elif self.now_s > self.owned[partition].drain_until_s:
                 logger.warning("%s: released before all was committed", partition)
                 self._release(partition, f"not drained in {DRAIN_S:.0f} s")
             else:
@@ -334,7 +331,7 @@ class Holder:
 
     def _release(self, partition: Partition, reason: str, **change: Any) -> None:
         if self.owned[partition].state in IN_LANE:
-            self.committer.leave(partition, self._now_s)
+            self.committer.leave(partition, self.now_s)
             self._lane.drop(partition)
             self._gaps.leave(partition)
             self._draining.pop(partition, None)
@@ -354,7 +351,7 @@ class Holder:
 
     def _move(self, partition: Partition, to: CopyState, reason: str, **change: Any) -> None:
         owned = self.owned[partition]
-        self.owned[partition] = move(owned, to, reason, now_s=self._now_s, **change)
+        self.owned[partition] = move(owned, to, reason, now_s=self.now_s, **change)
 
 
 def state_of(owned: Mapping[Partition, OwnedPartition], partition: Partition) -> CopyState | None:

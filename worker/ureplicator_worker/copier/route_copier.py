@@ -122,6 +122,7 @@ class RouteCopier:
 
     def work(self, now_s: float) -> None:
         """One turn: events first, then whatever can be sent, then what is drained or to be committed."""
+        self.holder.now_s = now_s
         for event in self._events.take():
             self.holder.on_ownership(event)
             if isinstance(event, Begun) or (isinstance(event, Committed) and event.positions):
@@ -129,7 +130,7 @@ class RouteCopier:
         self.lane.work(now_s)
         for lane_event in self.lane.take_events():
             self.holder.on_lane(lane_event)
-        self.holder.work(now_s)
+        self.holder.work()
         self._publisher.work(self.holder.owned.values(), self.holder.committer.offset, now_s)
 
     def report(

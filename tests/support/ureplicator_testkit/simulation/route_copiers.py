@@ -138,10 +138,11 @@ class RouteCopier:
 
     def work(self, now_s: float) -> None:
         """One turn of the loop."""
+        self.holder.now_s = now_s
         while self._events:
             self.holder.on_ownership(self._events.popleft())
         self.lane.work(now_s)
-        self.holder.work(now_s)
+        self.holder.work()
 
     def receive_proof(self, response: messages.ProofResponse, proven_at: int) -> None:
         """`proven_at`: when the proof was made."""

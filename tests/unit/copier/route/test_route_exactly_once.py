@@ -113,6 +113,17 @@ def test_markers_are_waited_for_only_where_data_follows_in_the_next_transaction(
     assert fleet.ledger.waited == commits
 
 
+def test_a_commit_takes_until_its_outcome_is_known(fleet: TransactionFleet) -> None:
+    """From the seal on: the response comes with the next turn."""
+    owner = at_rest(fleet)
+    before = owner.copier.transactions
+    for _ in range(5):
+        put(fleet, 0, 1)
+        fleet.turns(10, skip_s=0.03)
+    after = owner.copier.transactions
+    assert after.commit_ms - before.commit_ms >= 30 * (after.committed - before.committed) > 0
+
+
 def test_a_partition_that_returns_to_a_slot_goes_on_with_its_sequences(
     fleet: TransactionFleet,
 ) -> None:
