@@ -193,6 +193,19 @@ def test_garbled_bytes_are_found_as_in_the_general_way(flips: int, data: st.Data
 ROW: Row = (NOW_MS, b"k", b"value" * 14, ())
 
 
+@pytest.mark.parametrize("codec", [0, batches.GZIP])
+def test_an_offset_that_was_read_is_not_read_again(codec: int) -> None:
+    """A garbled base offset: no checksum covers it. Consumers of the source leave such records out, too."""
+    whole = [
+        batches.batch([ROW] * rows, codec=codec, base_offset=base)
+        for base, rows in ((0, 1), (1, 1), (2, 3), (6, 1), (6, 2), (8, 1))
+    ]
+    data = b"".join(whole)
+    for found in (outcome(data), in_the_general_way(data)):
+        assert [row[0] for row in found.records] == [0, 1, 2, 3, 4, 6, 7, 8]
+        assert not found.corrupt
+
+
 def garbled(place: int, byte: int, *, rows: int, size: int) -> bytes:
     """A batch with another byte in its last record, and a correct checksum."""
     row: Row = (NOW_MS, b"k", b"v" * size, ())

@@ -113,6 +113,7 @@ class Run:
             self._size + size > MERGED_BYTES
             or size > SMALL_BATCH_BYTES
             or self._items[0][1].codec != header.codec
+            or header.base_offset < self._fetch.offset
         ):
             self.flush()
         if not self._items:
