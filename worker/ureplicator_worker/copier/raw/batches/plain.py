@@ -10,7 +10,8 @@ record are as nearly always:
     key, value, headers        not looked at
 
 Count, length, attributes and deltas are eight or nine bytes in a row, so one comparison with what belongs
-to the length of the batch (`_FRONTS`) is enough. All other plain batches are taken by `Records.splice`.
+to the length of the batch (`_FRONTS`) is enough. Where many have one length, all are compared at once
+(`equal`). All other plain batches are taken by `Records.splice`.
 
 The bytes are copied in portions first: a part of `bytes` costs less than one of a view, and two are needed
 for each record.
@@ -20,9 +21,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import chain
 
 from crc32c import crc32c
 
+from ureplicator_worker.copier.raw.batches.equal import EqualBatches, read_equal
 from ureplicator_worker.copier.raw.batches.header import (
     HEADER_BYTES,
     LENGTH_OFFSET,
@@ -48,6 +51,8 @@ _ONE_BYTE_TO = 113
 _TWO_BYTES_FROM = 115
 """Length fields of batches whose only record has a length of one byte, and of two."""
 _NEVER = -1
+_LENGTHENS_AT = (1 << 6, 1 << 13, CODE_SIZE)
+"""Numbers from which on a varint has two bytes, and three; and those that are not looked up."""
 
 
 def _front(size: int) -> int:
@@ -150,8 +155,67 @@ class PlainRecords(Records):
         before = -1
         while before != cursor.batches:
             before = cursor.batches
+            while self._take_equal(cursor):
+                pass
             self._take_singles(cursor)
             self._take_others(cursor)
+
+    def _take_equal(self, cursor: _Cursor) -> bool:
+        """Those of one record and the same length; False if they are few."""
+        data, at, index = cursor.data, cursor.at, self.count
+        if at > len(data) - _PLAIN.size:
+            return False
+        base, size, magic, _, attributes, last, _, front, fifth = _PLAIN.unpack_from(data, at)
+        if (
+            not 0 < size <= cursor.batch_bytes - LENGTH_OFFSET
+            or front != _FRONTS[size]
+            or attributes
+            or last
+            or magic != NEWEST_MAGIC
+            or base < cursor.position
+            or (fifth and size >= _TWO_BYTES_FROM)
+        ):
+            return False
+        size += LENGTH_OFFSET
+        rest_from = _REST_FROM + (size >= _TWO_BYTES_FROM + LENGTH_OFFSET)
+        found = read_equal(
+            data,
+            at,
+            size=size,
+            rest_from=rest_from,
+            most=min(
+                (len(data) - at) // size,
+                cursor.end_offset - base,
+                next((limit for limit in _LENGTHENS_AT if index < limit), index) - index,
+            ),
+            offset=base,
+            check_crc=cursor.check_crc,
+        )
+        if found is None or not self._add_equal(found, base, size - rest_from):
+            return False
+        count = len(found.rests)
+        end = at + count * size
+        cursor.take(count, end - size, end, base + count)
+        return True
+
+    def _add_equal(self, found: EqualBatches, offset: int, rest_bytes: int) -> bool:
+        """False, and nothing has changed, if a time needs a longer number."""
+        index, count = self.count, len(found.rests)
+        base_ms = self._base_ms if index else found.times_ms[0]
+        latest_ms = max(found.times_ms)
+        if min(found.times_ms) < base_ms or latest_ms - base_ms >= CODE_SIZE:
+            return False
+        heads = [_ZERO_CODES[time_ms - base_ms] for time_ms in found.times_ms]
+        indexes = CODES[index : index + count]
+        behind = len(indexes[0]) + rest_bytes
+        lengths = [CODES[len(head) + behind] for head in heads]
+        records = zip(lengths, heads, indexes, found.rests, strict=True)
+        self._data += b"".join(chain.from_iterable(records))
+        if offset != self._next_offset:
+            self._runs.append((index, offset))
+        self._latest_ms = max(self._latest_ms, latest_ms) if index else latest_ms
+        self._base_ms, self.count, self._next_offset = base_ms, index + count, offset + count
+        return True
 
     def _take_singles(self, cursor: _Cursor) -> None:
         """Those of one record, whose numbers are as nearly always."""
