@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.transactions.producers import (
-    TransactionProtocol,
-    transaction_support,
-)
+from ureplicator_common.kafka.features import transaction_support
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.fleet.victims import KINDS, ROUND, Victims

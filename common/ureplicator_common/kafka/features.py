@@ -16,6 +16,7 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     Security,
 )
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 
 API_VERSIONS_VERSION = 0
 TRANSACTION_FEATURE = "transaction.version"
@@ -61,16 +62,18 @@ def newest_versions(
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionFeatures:
-    """`level`: of `transaction.version`, which all brokers follow; 0 if the cluster has none. `described`:
-    brokers respond with the state of a transaction."""
+class TransactionSupport:
+    """Transactions of a cluster, until its next upgrade. `described`: brokers tell the state of one."""
 
-    level: int
+    protocol: TransactionProtocol
     described: bool
 
 
-def transaction_features(client: ClusterClient) -> TransactionFeatures:
-    """Raises ClusterUnavailable, also for a cluster without transactions."""
+def transaction_support(client: ClusterClient) -> TransactionSupport:
+    """Protocol that all brokers follow (KIP-890, `transaction.version`), and what they tell.
+
+    Raises ClusterUnavailable, also for a cluster without transactions.
+    """
     response = client.call_any(
         lambda: ApiVersionsRequest(
             version=FEATURES_VERSION,
@@ -86,4 +89,6 @@ def transaction_features(client: ClusterClient) -> TransactionFeatures:
     levels: dict[str, int] = {
         each.name: each.max_version_level for each in response.finalized_features or ()
     }
-    return TransactionFeatures(levels.get(TRANSACTION_FEATURE, 0), DESCRIBE_TRANSACTIONS in known)
+    newest = levels.get(TRANSACTION_FEATURE, 0) >= TransactionProtocol.IMPLICIT
+    protocol = TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
+    return TransactionSupport(protocol, DESCRIBE_TRANSACTIONS in known)

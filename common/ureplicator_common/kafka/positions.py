@@ -71,24 +71,18 @@ from ureplicator_common.kafka.client import (
     Broker,
     ClusterClient,
 )
-from ureplicator_common.kafka.errors import (
-    ErrorCode,
-)
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.features import TransactionSupport, transaction_support
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.position_rows import TargetPartition as TargetPartition
 from ureplicator_common.kafka.position_rows import by_partition, in_requests, rows_by_topic
-from ureplicator_common.kafka.transactions.coordinator_requests import (
-    Attempt,
-    until_accepted,
-)
+from ureplicator_common.kafka.transactions.coordinator_requests import Attempt, until_accepted
 from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.kafka.transactions.markers import wait_for_markers
 from ureplicator_common.kafka.transactions.producers import (
     Producer,
     TransactionProtocol,
-    TransactionSupport,
     init_producer,
-    transaction_support,
 )
 
 COMMAND_S = 5.0
@@ -193,7 +187,7 @@ class PositionStore:
             self._producer = self._checked(following)
 
     def wait_for_markers(self) -> None:
-        """After a commit, before data is sent in the next transaction: see `transactions.markers`."""
+        """Wait for those of the last commit, before data is sent in the next transaction."""
         if not self._described:
             return
         try:

@@ -17,10 +17,8 @@ import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.transactions.producers import (
-    TransactionProtocol,
-    transaction_support,
-)
+from ureplicator_common.kafka.features import transaction_support
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, OwnerEpoch, Partition, RouteSettings
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane

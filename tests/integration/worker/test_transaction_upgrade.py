@@ -12,12 +12,9 @@ from kafka.protocol.admin import (  # type: ignore[attr-defined]  # not in the s
 )
 
 from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, ClusterClient
-from ureplicator_common.kafka.features import TRANSACTION_FEATURE
+from ureplicator_common.kafka.features import TRANSACTION_FEATURE, transaction_support
 from ureplicator_common.kafka.positions import PROTOCOL_CHECK_S
-from ureplicator_common.kafka.transactions.producers import (
-    TransactionProtocol,
-    transaction_support,
-)
+from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.labels import assert_holds

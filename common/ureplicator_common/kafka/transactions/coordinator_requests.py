@@ -20,7 +20,6 @@ from ureplicator_common.kafka.transactions.fencing import retry_delays
 COORDINATOR_TIMEOUT_S = 15.0
 """Time for which one operation is retried while a coordinator moves or finishes a former transaction."""
 
-
 T = TypeVar("T")
 
 Attempt = tuple[set[int], T]

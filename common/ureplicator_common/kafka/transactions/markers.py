@@ -33,15 +33,15 @@ def wait_for_markers(client: ClusterClient, transactional_id: str, *, round_trip
     """
     began_s = looked_s = client.now_s()
     while round_trip_s < WORTH_S and looked_s - began_s < LONGEST_S:
-        if _state(client, transactional_id) not in UNDECIDED:
+        if transaction_state(client, transactional_id) not in UNDECIDED:
             return
         round_trip_s = client.now_s() - looked_s
         client.pause(LOOK_EVERY_S)
         looked_s = client.now_s()
 
 
-def _state(client: ClusterClient, transactional_id: str) -> str:
-    """The coordinator's word; "" if it refuses to say."""
+def transaction_state(client: ClusterClient, transactional_id: str) -> str:
+    """State in the coordinator's words; "" if it refuses to say. Raises ClusterUnavailable."""
     response = client.call(
         client.coordinator(transactional_id, TRANSACTION_COORDINATOR),
         DescribeTransactionsRequest(version=0, transactional_ids=[transactional_id]),

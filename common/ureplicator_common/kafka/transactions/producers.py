@@ -10,7 +10,6 @@ from kafka.protocol.producer import InitProducerIdResponse
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, Broker, ClusterClient
 from ureplicator_common.kafka.errors import error_name
-from ureplicator_common.kafka.features import transaction_features
 from ureplicator_common.kafka.transactions.coordinator_requests import (
     Attempt,
     Fenced,
@@ -37,22 +36,6 @@ class Producer:
     id: int
     epoch: int
     protocol: TransactionProtocol = TransactionProtocol.ADDED
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSupport:
-    """What a cluster offers now; `protocol` may become another with an upgrade."""
-
-    protocol: TransactionProtocol
-    described: bool
-
-
-def transaction_support(client: ClusterClient) -> TransactionSupport:
-    """Protocol that the cluster has finalized (KIP-890, `transaction.version`). Raises ClusterUnavailable."""
-    features = transaction_features(client)
-    newest = features.level >= TransactionProtocol.IMPLICIT
-    protocol = TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED
-    return TransactionSupport(protocol, features.described)
 
 
 def init_producer(client: ClusterClient, transactional_id: str | None) -> Producer:

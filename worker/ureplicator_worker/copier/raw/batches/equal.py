@@ -74,7 +74,7 @@ def _equal(data: bytes, at: int, *, size: int, rest_from: int, most: int) -> int
 
 @lru_cache(maxsize=256)
 def _structs(size: int, rest_from: int) -> tuple[struct.Struct, struct.Struct]:
-    """Of a batch: base offset, checksum and what it covers; time and rest of its record."""
+    """Base offset, checksum and what it covers; time and rest of the record: of each batch."""
     outer = struct.Struct(f">q9xI{size - _CRC_FROM}s")
     inner = struct.Struct(f">{_DELTAS_END}xq{rest_from - _DELTAS_END - 8}x{size - rest_from}s")
     return outer, inner

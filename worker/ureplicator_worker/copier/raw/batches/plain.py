@@ -176,8 +176,8 @@ class PlainRecords(Records):
             or (fifth and size >= _TWO_BYTES_FROM)
         ):
             return False
+        rest_from = _REST_FROM + (size >= _TWO_BYTES_FROM)
         size += LENGTH_OFFSET
-        rest_from = _REST_FROM + (size >= _TWO_BYTES_FROM + LENGTH_OFFSET)
         found = read_equal(
             data,
             at,
