@@ -4,7 +4,7 @@
     thread 2     queue b  .......        [ send b, c ]
     thread 3        queue c  ....                     (done already)
 
-One request is under way at a time. Whoever is next sends all that was queued meanwhile. Nothing waits for
+One request is under way at a time. The next thread sends all that was queued meanwhile. Nothing waits for
 company: a single thread sends at once, and each request takes what came during the one before.
 """
 

@@ -305,7 +305,7 @@ def _contenders(wanted: BenchOptions, servers: Servers, more: ExitStack) -> Iter
 def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
     """Each contender is warmed up alike; then it copies each row once.
 
-    Before, the floor is measured for nothing: the first copy of a kind of topic is slow, whoever makes it.
+    Before, the floor is measured for nothing: the first copy of a kind of topic is slow for everyone.
     """
     found = []
     with _folder(), running(FOLDER) as servers:

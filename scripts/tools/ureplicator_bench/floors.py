@@ -1,4 +1,4 @@
-"""The least that both clusters need for a topic, whoever copies it.
+"""The least that both clusters need for a copy of a topic, by any replicator.
 
 A reader fetches every byte of the source and throws it away; a writer sends stored batches from memory.
 Both are bare sockets: nothing is decoded, checked, ordered or committed. A replicator does at least this,

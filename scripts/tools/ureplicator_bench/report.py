@@ -18,7 +18,7 @@ from ureplicator_bench.throughput import Throughput
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of both replicators, and their ratio."""
+    """One figure of each contender."""
 
     what: str
     unit: str
@@ -54,7 +54,7 @@ def print_throughput(
         table.add_row(
             f"{row.what}, {row.unit}",
             *map(_short, figures),
-            *_ratio(figures, row.more_is_better),
+            *_ratios(figures, row.more_is_better),
         )
     console.print(table)
     for name, result in results:
@@ -79,7 +79,7 @@ def print_latency(
                 for figure, phase in zip(figures, phases, strict=True)
             ]
             name = what.removesuffix("_ms").replace("p999", "p99.9")
-            table.add_row(f"{name}, ms (source; target)", *cells, *_ratio(figures, False))
+            table.add_row(f"{name}, ms (source; target)", *cells, *_ratios(figures, False))
         console.print(table)
         for name, phase in zip(names, phases, strict=True):
             _warn(console, name, phase.others_share)
@@ -127,20 +127,21 @@ def _warn(console: Console, name: str, others_share: float) -> None:
 
 
 def _table(names: Sequence[str]) -> Table:
+    """The last contender is the one that the others are compared with."""
     table = Table("")
     for name in names:
         table.add_column(name, justify="right")
     if len(names) > 1:
-        table.add_column("times better", justify="right")
+        table.add_column(f"times better than {names[-1]}", justify="right")
     return table
 
 
-def _ratio(figures: Sequence[float], more_is_better: bool) -> Sequence[str]:
-    if len(figures) < 2:
-        return ()
-    ours, other = figures[:2]
-    above, below = (ours, other) if more_is_better else (other, ours)
-    return (f"{above / below:.1f}",) if below else ("",)
+def _ratios(figures: Sequence[float], more_is_better: bool) -> Sequence[str]:
+    """The cell for how many times better each figure is than the last one."""
+    *ours, other = figures
+    pairs = [(each, other) if more_is_better else (other, each) for each in ours]
+    ratios = [f"{above / below:.1f}" if below else "-" for above, below in pairs]
+    return ("; ".join(ratios),) if ratios else ()
 
 
 def _short(figure: float) -> str:

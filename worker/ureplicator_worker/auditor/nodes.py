@@ -1,7 +1,8 @@
 """Requests, claims and states of audits in ZooKeeper, as an auditor reads and writes them.
 
-A claim is an ephemeral node: whoever creates it carries the request out. Progress is written to it. The end
-of an audit is one transaction: the state, merged with what was there, without the request and the claim.
+A claim is an ephemeral node: the auditor that creates it carries the request out. Progress is written
+to it. The end of an audit is one transaction: the state, merged with what was there, without the request and
+the claim.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bearer tokens by client credentials (RFC 6749, 4.4) over HTTPS. No redirect is followed, no proxy used.
 
-A token is kept until half of its life is over. The next one is then got by whoever opens a connection, or in
+A token is kept until half of its life is over. The next one is then got when a connection is opened, or in
 a thread for those that must not block.
 """
 

@@ -1,4 +1,4 @@
-"""Creation of a topic by whoever needs it first, with as many replicas as the brokers' default."""
+"""Creation of a topic by the first process that needs it, with as many replicas as the brokers' default."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 
 That takes 1 to 4 ms with brokers that are near. A batch that comes before holds up its partition for longer:
 the broker asks the coordinator again after 20 ms (`add.partitions.to.txn.retry.backoff.ms`), and with the
-older protocol we do. So whoever has more to send looks each millisecond (DescribeTransactions, KIP-664).
+older protocol we do. So a copier with more to send asks each millisecond (DescribeTransactions, KIP-664).
 """
 
 from __future__ import annotations

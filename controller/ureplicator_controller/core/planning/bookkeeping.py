@@ -1,11 +1,11 @@
 """Facts that outlive sessions: recorded before anything is assigned, removed when nothing rests on them.
 
 The most slots that a worker ever had serve its fencing: by the next owner of a partition, and by its own
-next process. They may be forgotten once it is in no list of holders. Whoever may still commit a partition
-is in its list (`holders`), and leaves it in two ways only: it confirmed that it holds the partition no more,
-or the owner is ONLINE and has fenced all its ids, which is permanent. So a former process that resumes can
-commit nothing, in whichever slots it runs, whether the next process of that id has fewer of them or not. It
-has to initialise its own ids and to prove its ownership again, and no assignment names it.
+next process. They may be forgotten once it is in no list of holders. A worker that may still commit a
+partition is in its list (`holders`), and leaves it in two ways only: it confirmed that it holds the partition
+no more, or the owner is ONLINE and has fenced all its ids, which is permanent. So a former process that
+resumes can commit nothing, in whichever slots it runs, whether the next process of that id has fewer of them
+or not. It has to initialise its own ids and to prove its ownership again, and no assignment names it.
 
 So a worker is forgotten if it has no session, no assignment, no partition that it owns and no list that it
 is in. Operators request it; else it happens after `FORGET_AFTER_S` without a session under one leader. What

@@ -1,8 +1,8 @@
 """Owner changes of a plan: partition, source, target and reason; and the id of a plan, by which operators
 apply what they were shown.
 
-The id is a digest of the changes. Whoever decides on the same fleet gets the same one, in REST as in the
-leader, and a plan that differs in a single move has another one.
+The id is a digest of the changes. The same fleet gives the same id, in REST as in the leader, and a plan that
+differs in a single move has another one.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     4f1c09aa/olga       with: the name of the token
 
 Both are one text, in intents, switches, nodes of workers and the history alike. So no writer can store one
-without the other, and an event names whoever caused it. An id has no slash.
+without the other, and an event names its author. An id has no slash.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ _NOBODY: TopicEntries[CurrentEntry] = {}
 class ExternalView(Mapping[Partition, Reported]):
     """Partition -> worker -> the entry that it reports, in no order.
 
-    `by_topic` has the same by topic and number. What views share of a topic is one object: so whoever has
-    seen a topic before finds by identity whether any of it is new.
+    `by_topic` has the same by topic and number. What views share of a topic is one object: so a reader
+    that has seen a topic before finds by identity whether any of it is new.
     """
 
     __slots__ = ("by_topic",)

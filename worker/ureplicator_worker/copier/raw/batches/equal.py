@@ -7,7 +7,7 @@ at equal distances. What Python would do for each batch is one call for all:
     offsets, checksums, times, the rest `struct.iter_unpack`
     checksums                           `map`, and one comparison
 
-Nothing is decided about batches that differ: whoever reads them one by one does that.
+Batches that differ are left to the caller, which reads them one by one.
 """
 
 from __future__ import annotations

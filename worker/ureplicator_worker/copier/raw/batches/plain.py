@@ -132,7 +132,7 @@ class PlainRecords(Records):
         """Take whole plain batches that follow each other from `at` on, up to the first other one.
 
         They have at most `batch_bytes`, and lie from `position` on and below `end_offset`. Nothing is raised:
-        a batch that is wrong in itself is not taken, so whoever reads it next names what is wrong.
+        a batch that is wrong in itself is not taken, so the reader of single batches names the fault.
         """
         cursor = _Cursor(position, end_offset, batch_bytes, check_crc)
         batches, epoch = 0, -1
