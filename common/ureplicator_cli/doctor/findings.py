@@ -224,7 +224,7 @@ def zookeeper_findings(facts: ZooKeeperFacts) -> Iterator[Finding]:
         yield Finding(Level.OK, subject, f"{facts.tree} may be read and written")
     if not facts.has_login:
         do = "set zookeeper.digest_file, or keep ZooKeeper's port to the fleet"
-        yield Finding(Level.WARNING, subject, "no login: anyone may change the fleet", do)
+        yield Finding(Level.WARNING, subject, "no login: who reaches it may change the fleet", do)
 
 
 def host_findings(facts: HostFacts, *, slots: int) -> Iterator[Finding]:

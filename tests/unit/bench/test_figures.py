@@ -1,16 +1,20 @@
-"""Figures that the benchmark computes from its samples."""
+"""Figures that the benchmark computes from its samples, and its tables."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
 
 import pytest
+from rich.console import Console
 
 from ureplicator_bench import load, rows
 from ureplicator_bench.delays.latency import Latency, Quantiles, quantiles
 from ureplicator_bench.delays.open_loop import lags_s
 from ureplicator_bench.floors import Floor
 from ureplicator_bench.load import Profile
+from ureplicator_bench.report import print_throughput
 from ureplicator_bench.spark import aims, filter_query
 from ureplicator_bench.throughput import Throughput, combined
 
@@ -36,7 +40,14 @@ def test_quantiles_of_nothing_are_an_error() -> None:
         quantiles([])
 
 
-def copy(*, seconds: float, cpu_s: float, rss: int, finished: bool = True) -> Throughput:
+def copy(
+    *,
+    seconds: float,
+    cpu_s: float,
+    rss: int = 7,
+    brokers_cpu_s: float = 4.0,
+    finished: bool = True,
+) -> Throughput:
     return Throughput(
         records=1_000,
         size=1_000_000,
@@ -45,7 +56,7 @@ def copy(*, seconds: float, cpu_s: float, rss: int, finished: bool = True) -> Th
         second_half_records_per_s=1_000 / seconds,
         second_half_cpu_s=cpu_s / 4,
         cpu_s=cpu_s,
-        brokers_cpu_s=4.0,
+        brokers_cpu_s=brokers_cpu_s,
         others_cpu_s=0.0,
         peak_rss_bytes=rss,
         finished=finished,
@@ -75,6 +86,32 @@ def test_a_row_shows_each_contender_in_the_order_of_the_first() -> None:
     assert lines[2] == "| 100 B, none | 1,000 | 500 | 5,000 | 1.00 | 10.00 |"
     assert len(lines) == 2 + len(found)
     assert len({row.profile.name for row in found}) == len(found)
+
+
+def printed(*results: tuple[str, Throughput]) -> dict[str, list[str]]:
+    """Cells of each row of the table, by the first one; "" for the heads."""
+    output = io.StringIO()
+    print_throughput(Console(file=output, width=200), Profile("1k", 1_000, 1_000), results, "warm")
+    lines = [re.split("[│┃]", line)[1:-1] for line in output.getvalue().splitlines()]
+    cells = [[cell.strip() for cell in line] for line in lines if line]
+    return {row[0]: row[1:] for row in cells}
+
+
+def test_each_contender_is_compared_with_the_last_one() -> None:
+    table = printed(
+        ("ours", copy(seconds=1.0, cpu_s=1.0, brokers_cpu_s=0.0)),
+        ("once", copy(seconds=2.0, cpu_s=4.0, brokers_cpu_s=0.0)),
+        ("other", copy(seconds=4.0, cpu_s=8.0, brokers_cpu_s=0.0)),
+    )
+    assert table[""][-1] == "times better than other"
+    assert table["throughput, records/s"] == ["1,000", "500", "250", "4.0; 2.0"]
+    assert table["processor, CPU-s/GB"][-1] == "8.0; 2.0"
+    assert table["brokers, CPU-s/GB"][-1] == "-; -"
+
+
+def test_a_single_contender_is_compared_with_nothing() -> None:
+    table = printed(("ours", copy(seconds=1.0, cpu_s=1.0)))
+    assert table["throughput, records/s"] == ["1,000"]
 
 
 def test_the_floor_is_the_longest_of_reading_writing_and_computing() -> None:
