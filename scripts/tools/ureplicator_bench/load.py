@@ -11,15 +11,14 @@ from confluent_kafka import Producer
 
 from ureplicator_testkit.records.topics import QUIET
 
-BATCH_BYTES = 131_072
 _HEAP = 512
 """Distinct values used in turn: more would only cost time, fewer would compress too well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Content of a topic. `size`: bytes of a value; no keys or headers. `batch_records`: of each batch at
-    most."""
+    """Content of a topic. `size`: bytes of a value; no keys or headers. `batch_records` and `batch_bytes`: of
+    each batch at most."""
 
     name: str
     records: int
@@ -27,6 +26,7 @@ class Profile:
     codec: str = "none"
     partitions: int = 8
     batch_records: int = 100_000
+    batch_bytes: int = 131_072
 
     @property
     def bytes(self) -> int:
@@ -45,7 +45,7 @@ class Filler:
                 "bootstrap.servers": bootstrap,
                 "compression.type": profile.codec,
                 "acks": "1",
-                "batch.size": BATCH_BYTES,
+                "batch.size": profile.batch_bytes,
                 "batch.num.messages": profile.batch_records,
                 "linger.ms": linger_ms,
                 "queue.buffering.max.messages": 1_000_000,

@@ -17,6 +17,8 @@ SIZES = (
 )
 CODECS = ("none", "lz4", "zstd")
 PARTITIONS = (1, 64)
+DEFAULT_BATCH_BYTES = 16_384
+"""Of producers, unless configured otherwise (`batch.size`)."""
 SINGLE = Profile("100 B, batches of one record", 300_000, 100, batch_records=1)
 
 
@@ -30,11 +32,14 @@ class Row:
 
 
 def profiles() -> Iterator[Profile]:
-    """Sizes and codecs with eight partitions; other counts of partitions; batches of one record."""
+    """Sizes and codecs with eight partitions; other counts of partitions; smaller batches."""
     for base, codec in itertools.product(SIZES, CODECS):
         yield replace(base, name=f"{base.name}, {codec}", codec=codec)
     for base, partitions in itertools.product(SIZES[:2], PARTITIONS):
         yield replace(base, name=f"{base.name}, partitions: {partitions}", partitions=partitions)
+    for base, partitions in ((SIZES[1], 8), (SIZES[1], 1), (SIZES[2], 8)):
+        name = f"{base.name}, partitions: {partitions}, batches of 16 KB"
+        yield replace(base, name=name, partitions=partitions, batch_bytes=DEFAULT_BATCH_BYTES)
     yield SINGLE
 
 

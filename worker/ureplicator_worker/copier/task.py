@@ -25,6 +25,7 @@ from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_worker.copier.lane import SocketGroup
+from ureplicator_worker.copier.loop.allocator import keep_freed_memory
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.loop.process_end import STOP_REQUEST_S, StackDump, on_sigterm
@@ -68,6 +69,7 @@ REQUEST_TIMEOUT_S = 5.0
 def copy(config: CopierConfig) -> None:
     """Copy what the driver adds, until it stops the copier or is gone."""
     set_up(as_json=config.log_json, name=f"copier {config.slot}")
+    keep_freed_memory()
     switch_s = sys.getswitchinterval()
     sys.setswitchinterval(THREAD_SWITCH_S)
     try:

@@ -1,6 +1,9 @@
 """Fetch responses become batches to send; the fetch offset passes what was queued, no more."""
 
 import contextlib
+import random
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -12,19 +15,21 @@ from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import decode
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.raw.ingest import (
+from ureplicator_worker.copier.raw.batches.merging import (
+    FEW_RECORDS,
+    LARGE_BYTES,
     MERGE_AT_LEAST,
     MERGED_BYTES,
-    SMALL_BATCH_BYTES,
-    ingest,
+    SMALL_BYTES,
 )
+from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import RawPartition
 from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
-LARGE = SMALL_BATCH_BYTES + 1
+LARGE = LARGE_BYTES + 1
 SPACE = b"response"
 ID = "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01"
 
@@ -273,12 +278,71 @@ def test_a_corrupt_batch_of_a_run_is_the_place_to_go_on() -> None:
 
 def test_a_merged_batch_has_its_limit() -> None:
     at = Fixture()
-    size = SMALL_BATCH_BYTES - 100
+    size = SMALL_BYTES - 100
     count = 2 * MERGED_BYTES // size
     at.ingest(log(*(small(b"x" * size) for _ in range(count))))
     assert len(at.queued) > 1
     assert sum(records for _, _, records in at.queued) == count
     assert all(len(batch.view) <= MERGED_BYTES + 100 for batch in at.window._queue)
+
+
+Build = Callable[[list[batches.Row]], bytes]
+PLAIN: Build = batches.batch
+OF_TRANSACTIONS: Build = partial(batches.batch, producer_id=1, attributes=batches.TRANSACTIONAL)
+COMPRESSED: Build = partial(batches.batch, codec=batches.LZ4)
+
+
+def bulky(count: int, records: int, size: int, build: Build = PLAIN) -> list[bytes]:
+    """Batches whose values begin with their number."""
+    rows: list[batches.Row] = [
+        (number % records, None, b"%d " % number + noise(number, size), ())
+        for number in range(count * records)
+    ]
+    return [build(rows[at : at + records]) for at in range(0, len(rows), records)]
+
+
+def noise(number: int, size: int) -> bytes:
+    return random.Random(number).randbytes(size)  # noqa: S311
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "build", "queued"),
+    [
+        (16, 1_000, PLAIN, 1),
+        (1, 10_000, PLAIN, 1),
+        (FEW_RECORDS, 200, PLAIN, 1),
+        (FEW_RECORDS + 1, 200, PLAIN, 12),
+        (FEW_RECORDS + 1, 50, PLAIN, 1),
+        (60, 1_000, PLAIN, 3),
+        (60, 1_100, PLAIN, 12),
+        (16, 1_000, OF_TRANSACTIONS, 1),
+        (FEW_RECORDS + 1, 200, OF_TRANSACTIONS, 12),
+        (16, 1_000, COMPRESSED, 12),
+        (7, 1_000, COMPRESSED, 1),
+    ],
+)
+def test_batches_are_merged_where_that_costs_less_than_sending_each(
+    records: int, size: int, build: Build, queued: int
+) -> None:
+    at = Fixture()
+    stored = bulky(12, records, size, build)
+    at.ingest(log(*stored), high_watermark=10_000)
+    assert len(at.queued) == queued
+    expected = [record.value for each in stored for record in decode(memoryview(each))]
+    assert at.values == expected
+    assert at.fetch.offset == 12 * records
+
+
+def test_batches_are_merged_up_to_what_the_target_takes() -> None:
+    at = Fixture()
+    at.window.merged_bytes = 80_000
+    at.ingest(log(*bulky(12, 16, 1_000)))
+    sizes = [len(batch.view) for batch in at.window._queue]
+    assert len(sizes) == 3
+    assert max(sizes) < 80_000
+    at.window.merged_bytes = 30_000
+    at.ingest(log(*bulky(12, 16, 1_000), start=12 * 16))
+    assert len(at.queued) == 3 + 12
 
 
 @pytest.mark.parametrize("before", [[], [large(2)], [small(b"x")], [small(b"x")] * 9])

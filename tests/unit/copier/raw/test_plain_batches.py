@@ -15,6 +15,7 @@ from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw import ingest as ingesting
 from ureplicator_worker.copier.raw.batches.codecs import decompress
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
+from ureplicator_worker.copier.raw.batches.merging import LARGE_BYTES
 from ureplicator_worker.copier.raw.batches.plain import PlainRecords, Taken
 from ureplicator_worker.copier.raw.batches.records import read_zigzag
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
@@ -131,6 +132,12 @@ def put(log: BatchLog, rows: list[Row], kind: str) -> None:
         log.end += len(rows)
     elif kind == "large":
         log.put(batches.batch([(NOW_MS, None, b"l" * 9_000, ())]))
+    elif kind == "of a producer with defaults":
+        log.put(
+            batches.batch([(NOW_MS + n * 9, b"%d" % n, b"v" * (900 + n), ()) for n in range(16)])
+        )
+    elif kind == "of many records":
+        log.put(batches.batch([(NOW_MS + n, b"%d" % n, b"v" * 200, ()) for n in range(70)]))
     elif kind == "compacted away":
         log.end += 3
     elif kind == "empty":
@@ -146,6 +153,8 @@ OTHERS = (
     "holes",
     "old",
     "large",
+    "of a producer with defaults",
+    "of many records",
     "compacted away",
     "empty",
 )
@@ -161,6 +170,8 @@ KINDS = st.sampled_from(["plain"] * 12 + list(OTHERS))
 )
 @example([([(NOW_MS, None, None, ())], "plain")] * 5, 0, 1_000, 0, True)
 @example([([(NOW_MS, None, None, ())], "plain")] * 5, 0, 1_000, 1, False)
+@example([([], "of a producer with defaults")] * 5, 0, 1_000, 0, True)
+@example([([], "of a producer with defaults"), ([], "of many records")] * 5, 0, 1_000, 9, True)
 def test_the_outcome_is_that_of_the_general_way(
     stored: list[tuple[list[Row], str]],
     position: int,
@@ -277,17 +288,46 @@ def test_numbers_of_three_bytes_are_written() -> None:
     ]
 
 
-def take(records: PlainRecords, data: memoryview, *, position: int = 0) -> Taken:
+def take(
+    records: PlainRecords, data: memoryview, *, position: int = 0, batch_bytes: int = 8_192
+) -> Taken:
     return records.take_plain(
         data,
         0,
         len(data),
         position=position,
         end_offset=1_000,
-        batch_bytes=8_192,
+        batch_bytes=batch_bytes,
         limit_bytes=1 << 18,
         check_crc=True,
     )
+
+
+def test_the_batches_of_a_producer_with_defaults_are_taken_at_once() -> None:
+    """Also where portions end within one; but not if they hold many records."""
+    log = BatchLog(end=0, epoch=3)
+    for _ in range(12):
+        put(log, [], "of a producer with defaults")
+    many_at = sum(map(len, log.taken))
+    put(log, [], "of many records")
+    data = memoryview(b"".join(log.taken))
+    records = PlainRecords()
+    taken = take(records, data, batch_bytes=LARGE_BYTES)
+    assert (taken.batches, taken.at, taken.next_offset) == (12, many_at, 12 * 16)
+    assert take(PlainRecords(), data).batches == 0
+
+
+@pytest.mark.parametrize("place", [21, 100, 3_000, 14_000])
+def test_a_large_batch_with_a_wrong_checksum_is_not_taken(place: int) -> None:
+    log = BatchLog(end=0, epoch=3)
+    for _ in range(5):
+        put(log, [], "of a producer with defaults")
+    third_ends_at = sum(map(len, log.taken[:3]))
+    stored = bytearray(b"".join(log.taken))
+    stored[third_ends_at + place] ^= 1
+    taken = take(PlainRecords(), memoryview(stored), batch_bytes=LARGE_BYTES)
+    assert taken.batches == 3
+    assert outcome(bytes(stored)).corrupt
 
 
 def test_all_small_plain_batches_are_taken_at_once() -> None:

@@ -214,6 +214,35 @@ def test_a_batch_too_large_for_the_target_is_cut(make: MakeLine) -> None:
     assert len(line.target.logs[K0].taken) > 3
 
 
+def test_batches_are_merged_no_further_than_the_target_takes_them(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal costs a round trip and a pause, so it happens once for a size."""
+    line = make()
+    log = line.target.logs[K0]
+    log.max_bytes = 100_000
+    sizes: list[int] = []
+    produce = log.produce
+
+    def measured(batch: bytes) -> tuple[int, int]:
+        sizes.append(len(batch))
+        return produce(batch)
+
+    monkeypatch.setattr(log, "produce", measured)
+    (partition,) = line.add(0)
+    refused = []
+    for _ in range(2):
+        for _ in range(40):
+            line.source.logs[K0].put(batches.batch(batches.rows(16, size=1_000)))
+        line.run(lambda: line.copied(partition))
+        refused.append(sum(size > log.max_bytes for size in sizes))
+        sizes.clear()
+    assert_same(line, K0)
+    assert refused[0] > 0
+    assert refused[1] == 0
+    assert max(map(len, log.taken)) > 30_000
+
+
 def test_a_record_too_large_stops_its_partition_with_its_offset(make: MakeLine) -> None:
     line = make()
     log = line.source.logs[K0]

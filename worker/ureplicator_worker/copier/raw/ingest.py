@@ -18,6 +18,7 @@ import logging
 from ureplicator_worker.copier.raw.batches.codecs import NONE
 from ureplicator_worker.copier.raw.batches.committed import Item, committed_batches
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, is_cut
+from ureplicator_worker.copier.raw.batches.merging import LARGE_BYTES, MERGE_AT_LEAST, is_merged
 from ureplicator_worker.copier.raw.batches.plain import PlainRecords
 from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
 from ureplicator_worker.copier.raw.batches.records import Built
@@ -25,10 +26,6 @@ from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import FetchSide, StoredWindow
-
-SMALL_BATCH_BYTES = 8 << 10
-MERGED_BYTES = 256 << 10
-MERGE_AT_LEAST = 4
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +78,8 @@ def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease:
             fetched.end,
             position=fetch.offset,
             end_offset=fetched.high_watermark,
-            batch_bytes=SMALL_BATCH_BYTES,
-            limit_bytes=MERGED_BYTES,
+            batch_bytes=min(LARGE_BYTES, window.merged_bytes // MERGE_AT_LEAST),
+            limit_bytes=window.merged_bytes,
             check_crc=fetch.verify_crc,
         )
         built = records.build(codec=NONE) if taken.batches >= MERGE_AT_LEAST else None
@@ -109,9 +106,10 @@ class Run:
     def add(self, item: Item) -> None:
         view, header, _ = item
         size = len(view)
+        merged = is_merged(size, records=header.records, codec=header.codec)
         if self._items and (
-            self._size + size > MERGED_BYTES
-            or size > SMALL_BATCH_BYTES
+            self._size + size > self._window.merged_bytes
+            or not merged
             or self._items[0][1].codec != header.codec
             or header.base_offset < self._fetch.offset
         ):
@@ -121,7 +119,7 @@ class Run:
         self._items.append(item)
         self._size += size
         self._end = (header.last_offset + 1, header.leader_epoch)
-        if size > SMALL_BATCH_BYTES:
+        if not merged:
             self.flush()
 
     def pass_over(self, header: Header) -> None:

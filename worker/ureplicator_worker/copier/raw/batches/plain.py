@@ -25,6 +25,7 @@ from itertools import chain
 
 from crc32c import crc32c
 
+from ureplicator_worker.copier.raw.batches.codecs import Bytes
 from ureplicator_worker.copier.raw.batches.equal import EqualBatches, read_equal
 from ureplicator_worker.copier.raw.batches.header import (
     HEADER_BYTES,
@@ -32,7 +33,14 @@ from ureplicator_worker.copier.raw.batches.header import (
     NEWEST_MAGIC,
     CorruptBatch,
 )
-from ureplicator_worker.copier.raw.batches.records import CODE_SIZE, CODES, Records, zigzag
+from ureplicator_worker.copier.raw.batches.merging import FEW_RECORDS, LARGE_BYTES, SMALL_BYTES
+from ureplicator_worker.copier.raw.batches.records import (
+    CODE_SIZE,
+    CODES,
+    ZERO_CODES,
+    Records,
+    zigzag,
+)
 
 _INT32 = struct.Struct(">i")
 _PLAIN = struct.Struct(">qi4xbIhiq22xQB")
@@ -43,10 +51,9 @@ _LENGTH_AT = 8
 _EPOCH_AT = 12
 _REST_FROM = HEADER_BYTES + 4
 """Of the bytes behind the numbers of the only record, if its length has one byte."""
-_PORTION_BYTES = 64 << 10
+_PORTION_BYTES = 128 << 10
 
-_ZERO_CODES = [b"\0" + code for code in CODES]
-_FRONT_SIZE = 1 << 13
+_FRONT_SIZE = SMALL_BYTES
 _ONE_BYTE_TO = 113
 _TWO_BYTES_FROM = 115
 """Length fields of batches whose only record has a length of one byte, and of two."""
@@ -90,13 +97,15 @@ class _Cursor:
         "data",
         "end_offset",
         "position",
+        "single_bytes",
     )
 
     def __init__(self, position: int, end_offset: int, batch_bytes: int, check_crc: bool) -> None:
-        assert batch_bytes <= _FRONT_SIZE
+        assert batch_bytes <= LARGE_BYTES <= _PORTION_BYTES
         self.position = position
         self.end_offset = end_offset
         self.batch_bytes = batch_bytes
+        self.single_bytes = min(batch_bytes, SMALL_BYTES)
         self.check_crc = check_crc
         self.data = b""
         self.at = self.begin = self.batches = 0
@@ -139,7 +148,7 @@ class PlainRecords(Records):
         while (
             end - at >= _PLAIN.size and _INT32.unpack_from(buffer, at + _LENGTH_AT)[0] < batch_bytes
         ):
-            room = limit_bytes - len(self._data)
+            room = limit_bytes - self.size_bytes
             if room < batch_bytes:
                 break
             portion = bytes(buffer[at : min(end, at + min(room, _PORTION_BYTES))])
@@ -167,7 +176,7 @@ class PlainRecords(Records):
             return False
         base, size, magic, _, attributes, last, _, front, fifth = _PLAIN.unpack_from(data, at)
         if (
-            not 0 < size <= cursor.batch_bytes - LENGTH_OFFSET
+            not 0 < size <= cursor.single_bytes - LENGTH_OFFSET
             or front != _FRONTS[size]
             or attributes
             or last
@@ -205,7 +214,7 @@ class PlainRecords(Records):
         latest_ms = max(found.times_ms)
         if min(found.times_ms) < base_ms or latest_ms - base_ms >= CODE_SIZE:
             return False
-        heads = [_ZERO_CODES[time_ms - base_ms] for time_ms in found.times_ms]
+        heads = [ZERO_CODES[time_ms - base_ms] for time_ms in found.times_ms]
         indexes = CODES[index : index + count]
         behind = len(indexes[0]) + rest_bytes
         lengths = [CODES[len(head) + behind] for head in heads]
@@ -219,10 +228,10 @@ class PlainRecords(Records):
 
     def _take_singles(self, cursor: _Cursor) -> None:
         """Those of one record, whose numbers are as nearly always."""
-        codes, zero_codes, code_size, fronts = CODES, _ZERO_CODES, CODE_SIZE, _FRONTS
+        codes, zero_codes, code_size, fronts = CODES, ZERO_CODES, CODE_SIZE, _FRONTS
         unpack, out, runs, index = _PLAIN.unpack_from, self._data, self._runs, self.count
         data, at, position, begin = cursor.data, cursor.at, cursor.position, cursor.begin
-        end, most_size, check_crc = len(data), cursor.batch_bytes - LENGTH_OFFSET, cursor.check_crc
+        end, most_size, check_crc = len(data), cursor.single_bytes - LENGTH_OFFSET, cursor.check_crc
         base_ms, latest_ms, end_offset = self._base_ms, self._latest_ms, cursor.end_offset
         first, last_at, follows = index, end - _PLAIN.size, self._next_offset
         while at <= last_at:
@@ -262,33 +271,40 @@ class PlainRecords(Records):
     def _take_others(self, cursor: _Cursor) -> None:
         """Those of several records, or the next one if it has one record with other numbers."""
         data, end, taken = cursor.data, len(cursor.data), 0
+        view = memoryview(data)
         while cursor.at <= end - _PLAIN.size:
             at = cursor.at
             base, size, magic, crc, attributes, last, time_ms, front, _ = _PLAIN.unpack_from(
                 data, at
             )
             stop = at + LENGTH_OFFSET + size
+            large = stop - at > SMALL_BYTES
             if (
                 attributes
                 or magic != NEWEST_MAGIC
                 or not cursor.position <= base <= base + last < cursor.end_offset
                 or last != (front >> 32) - 1
-                or (taken and not last)
+                or (last >= FEW_RECORDS if large else taken and not last)
                 or not HEADER_BYTES < stop - at <= cursor.batch_bytes
                 or stop > end
-                or (cursor.check_crc and crc32c(data[at + _CRC_FROM : stop]) != crc)
-                or not self._spliced(data[at + HEADER_BYTES : stop], last + 1, base, time_ms)
             ):
+                return
+            covered = (view if large else data)[at + _CRC_FROM : stop]
+            if cursor.check_crc and crc32c(covered) != crc:
+                return
+            if not self._spliced(covered, last + 1, base, time_ms):
                 return
             taken += 1
             cursor.take(1, at, stop, base + last + 1)
 
-    def _spliced(self, data: bytes, count: int, base_offset: int, base_ms: int) -> bool:
-        """False, and nothing has changed, if the records are wrong."""
+    def _spliced(self, covered: Bytes, count: int, base_offset: int, base_ms: int) -> bool:
+        """Take the records of a batch, `covered` by its checksum; False, and nothing has changed, if they are
+        wrong."""
         before = (self.count, self._next_offset, self._base_ms, self._latest_ms)
         size, runs = len(self._data), len(self._runs)
         try:
-            if self.splice(data, 0, count, base_offset, base_ms) == len(data):
+            begin = HEADER_BYTES - _CRC_FROM
+            if self.splice(covered, begin, count, base_offset, base_ms) == len(covered):
                 return True
         except CorruptBatch:
             pass

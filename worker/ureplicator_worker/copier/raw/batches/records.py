@@ -19,10 +19,11 @@ or fewer records than the header promises.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable
 from itertools import repeat
 
-from ureplicator_worker.copier.raw.batches.codecs import Bytes, compress
+from ureplicator_worker.copier.raw.batches.codecs import NONE, Bytes, compress
 from ureplicator_worker.copier.raw.batches.header import (
     HEADER_BYTES,
     LENGTH_OFFSET,
@@ -35,6 +36,12 @@ MAX_OFFSET = 1 << 62
 INT64 = 1 << 63
 _MAX_SHIFT = 63
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_FRONT = struct.Struct("<HBBB")
+_FRONT_BYTES = 5
+_ONE_BYTE_TO, _TWO_BYTES_TO = 1 << 6, 1 << 13
+"""Numbers below have a varint of one byte, and of two."""
+_NOT_SMALL = 0x81
+"""Bits of a byte that is not the varint of a number from 0 to 63."""
 CODE_SIZE = 1 << 14
 """Numbers whose varints are looked up: those of one and two bytes."""
 
@@ -53,6 +60,19 @@ def zigzag(value: int) -> bytes:
 
 
 CODES = [zigzag(value) for value in range(CODE_SIZE)]
+ZERO_CODES = [b"\0" + code for code in CODES]
+"""Behind the attributes, which are 0."""
+
+
+def _spans() -> array[int]:
+    """Size of a record with its length, by the two bytes of that as one number; 0 for other bytes."""
+    sizes = array("H", bytes(2 << 16))
+    for length in range(_ONE_BYTE_TO, _TWO_BYTES_TO):
+        sizes[int.from_bytes(CODES[length], "little")] = length + 2
+    return sizes
+
+
+_SPANS = _spans()
 
 
 def read_zigzag(data: Bytes, at: int) -> tuple[int, int]:
@@ -76,7 +96,7 @@ class Records:
 
     def __init__(self) -> None:
         self.count = 0
-        self._data = bytearray()
+        self._data = bytearray(HEADER_BYTES)
         self._runs: list[Run] = []
         self._next_offset = -1
         self._base_ms = 0
@@ -96,10 +116,11 @@ class Records:
     ) -> int:
         """Take `count` records of a stored batch; returns the place behind them. Raises CorruptBatch.
 
-        `stamped_ms`: the time of all of them, if the broker stamped them. Only those whose offset is at
-        least `first` and below `stop` are taken. The numbers of one byte, nearly all, are read in place.
-        `places`: where each begins, unless they follow each other from `at` on.
-        """
+        `stamped_ms`: the time of all of them, if the broker stamped them. Only those whose offset is at least
+        `first` and below `stop` are taken. `places`: where each begins, unless they follow each other."""
+        if places is None and stamped_ms is None and first <= base_offset <= stop - count:
+            taken, at = self._splice_regular(data, at, count, base_offset, base_ms)
+            count -= taken
         try:
             codes, code_size, out, size = CODES, CODE_SIZE, self._data, len(data)
             for place in repeat(-1, count) if places is None else places:
@@ -152,6 +173,61 @@ class Records:
         except IndexError as error:
             raise CorruptBatch("fewer records than the header promises") from error
 
+    def _splice_regular(
+        self, data: Bytes, at: int, count: int, base_offset: int, base_ms: int
+    ) -> tuple[int, int]:
+        """Take records whose numbers are as nearly always, up to the first other one.
+
+        Their length has two bytes. Each other number has one: no attributes, a time that is at most 63 ms
+        behind the batch's, the offset behind the former record's. So they have 66 bytes at least, and are
+        among the first 64 of their batch. Returns how many there were, and the place behind them.
+        """
+        first = index = self.count
+        shift_ms = base_ms - self._base_ms if index else 0
+        last = min(count, _ONE_BYTE_TO, CODE_SIZE - index) + index
+        if not 0 <= shift_ms < CODE_SIZE - _ONE_BYTE_TO:
+            return 0, at
+        codes, zero_codes, spans, unpack = CODES, ZERO_CODES, _SPANS, _FRONT.unpack_from
+        parts: list[Bytes] = []
+        delta, latest_ms, last_at = 0, 0, len(data) - _FRONT_BYTES
+        while index < last and at <= last_at:
+            length, attributes, delta_ms, offset = unpack(data, at)
+            span = spans[length]
+            end = at + span
+            if (
+                not span
+                or attributes
+                or offset != delta
+                or delta_ms & _NOT_SMALL
+                or end > len(data)
+            ):
+                break
+            delta_ms >>= 1
+            if delta_ms > latest_ms:
+                latest_ms = delta_ms
+            head = zero_codes[shift_ms + delta_ms] + codes[index]
+            parts += (
+                codes[len(head) + span - _FRONT_BYTES],
+                head,
+                data[at + _FRONT_BYTES : end],
+            )
+            at = end
+            index += 1
+            delta += 2
+        if index > first:
+            self._data += b"".join(parts)
+            self._count_regular(index - first, base_offset, base_ms, latest_ms)
+        return index - first, at
+
+    def _count_regular(self, taken: int, base_offset: int, base_ms: int, latest_ms: int) -> None:
+        if not self.count:
+            self._base_ms = self._latest_ms = base_ms
+        self._latest_ms = max(self._latest_ms, base_ms + latest_ms)
+        if base_offset != self._next_offset:
+            self._runs.append((self.count, base_offset))
+        self.count += taken
+        self._next_offset = base_offset + taken
+
     def append(self, rest: bytes, *, offset: int, time_ms: int) -> None:
         """One record; `rest`: its key, value and headers with their lengths."""
         record = b"\x00" + zigzag(0) + zigzag(0) + rest
@@ -160,14 +236,20 @@ class Records:
 
     @property
     def size_bytes(self) -> int:
-        return len(self._data)
+        return len(self._data) - HEADER_BYTES
 
     def build(self, *, codec: int) -> Built | None:
-        """The batch; None without records. Its checksum and producer come when it is stamped."""
+        """The batch; None without records. Its checksum and producer come when it is stamped.
+
+        Nothing is collected any more then: the bytes without compression are those of the batch.
+        """
         if not self.count:
             return None
-        return Built.of(
-            self._data,
+        buffer = self._data
+        if codec != NONE:
+            buffer = _with_header(compress(codec, memoryview(buffer)[HEADER_BYTES:]))
+        return Built.headed(
+            buffer,
             codec=codec,
             offsets=SourceOffsets(tuple(self._runs)),
             records=self.count,
@@ -200,18 +282,28 @@ class Built:
     ) -> Built:
         """A batch of encoded records with deltas 0, 1, ... of offsets. `times_ms`: of the first record, from
         which deltas count, and the latest one. Raises CorruptBatch."""
-        payload = compress(codec, data)
+        buffer = _with_header(compress(codec, data))
+        return cls.headed(buffer, codec=codec, offsets=offsets, records=records, times_ms=times_ms)
+
+    @classmethod
+    def headed(
+        cls,
+        buffer: bytearray,
+        *,
+        codec: int,
+        offsets: SourceOffsets,
+        records: int,
+        times_ms: tuple[int, int],
+    ) -> Built:
+        """The same of a buffer with the compressed records behind the place for the header."""
         base_ms, latest_ms = times_ms
-        size = HEADER_BYTES - LENGTH_OFFSET + len(payload)
-        last = records - 1
-        fields = (codec, last, base_ms, latest_ms, -1, -1, -1, records)
+        size = len(buffer) - LENGTH_OFFSET
+        fields = (codec, records - 1, base_ms, latest_ms, -1, -1, -1, records)
         try:
-            header = _HEADER.pack(0, size, -1, NEWEST_MAGIC, 0, *fields)
+            _HEADER.pack_into(buffer, 0, 0, size, -1, NEWEST_MAGIC, 0, *fields)
         except struct.error as error:
             raise CorruptBatch(f"a time of a record: {error}") from error
-        built = bytearray(header)
-        built += payload
-        return cls(built, records, offsets, latest_ms)
+        return cls(buffer, records, offsets, latest_ms)
 
     @property
     def first_offset(self) -> int:
@@ -220,3 +312,10 @@ class Built:
     @property
     def last_offset(self) -> int:
         return self.offsets.at(self.records - 1)
+
+
+def _with_header(payload: Bytes) -> bytearray:
+    """A buffer of the payload behind the place of a header."""
+    buffer = bytearray(HEADER_BYTES)
+    buffer += payload
+    return buffer

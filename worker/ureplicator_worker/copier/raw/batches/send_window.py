@@ -39,6 +39,7 @@ from collections import deque
 
 from ureplicator_worker.copier.position_values import AcknowledgedEnd
 from ureplicator_worker.copier.raw.batches.header import next_sequence, stamp
+from ureplicator_worker.copier.raw.batches.merging import MERGED_BYTES
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.target_offsets import TargetOffsets
 from ureplicator_worker.copier.raw.net.buffers import Lease
@@ -124,7 +125,8 @@ class Batch:
 
 class SendWindow:
     """`missing`: records that the target lost, before it was decided to go on without them. `markers`: of
-    committed transactions, that follow at `target_end`."""
+    committed transactions, that follow at `target_end`. `merged_bytes`: limit for batches that are merged;
+    lower where the target refused one as too large."""
 
     def __init__(
         self, *, position: int, leader_epoch: int, target_end: int = UNKNOWN_OFFSET
@@ -135,6 +137,7 @@ class SendWindow:
         self.markers = 0
         self.offsets = TargetOffsets(position=position, target_end=target_end)
         self.missing = 0
+        self.merged_bytes = MERGED_BYTES
         self.queued_bytes = 0
         self._queue: deque[Batch] = deque()
         self._in_flight: deque[Batch] = deque()

@@ -1,0 +1,31 @@
+"""Which stored batches are merged into larger ones, and how large these get.
+
+A batch costs the copier and both brokers the same whatever its size: a part of a request, an append, an
+acknowledgement, some 150 us together. And a partition has at most five batches under way, so over a line of
+100 ms small ones are as slow as they are small. A merged batch is copied once more, and each of its records
+gets new numbers, 0.5 us without compression. So batches are merged
+
+* up to `SMALL_BYTES`, whatever they hold,
+* up to `LARGE_BYTES`, if they are not compressed and have few records: producers send batches of 16 KB
+  unless configured otherwise.
+
+Compressed ones have to be decompressed and compressed again, which costs more than it saves.
+"""
+
+from __future__ import annotations
+
+from ureplicator_worker.copier.raw.batches.codecs import NONE
+
+SMALL_BYTES = 8 << 10
+LARGE_BYTES = 64 << 10
+FEW_RECORDS = 64
+MERGED_BYTES = 256 << 10
+MERGE_AT_LEAST = 4
+"""Batches. With fewer there is no backlog."""
+
+
+def is_merged(size_bytes: int, *, records: int, codec: int) -> bool:
+    """True for a batch that is merged with its neighbours."""
+    if size_bytes <= SMALL_BYTES:
+        return True
+    return size_bytes <= LARGE_BYTES and records <= FEW_RECORDS and codec == NONE
