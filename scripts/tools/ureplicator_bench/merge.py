@@ -1,17 +1,19 @@
 """Cost of small batches: from a Fetch response to batches that are stamped for the target, on one core.
 
 No broker and no socket takes part. Batches of one record are the worst case: all that is done for each
-batch is done for each record. Times are the process's own, the best of some rounds.
+batch is done for each record. Batches of 16 KB are what producers send unless configured otherwise. Times are
+the process's own, the best of some rounds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ureplicator_bench.figures import Figure
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.loop.allocator import keep_freed_memory
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
@@ -19,8 +21,10 @@ from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import RawPartition
 from ureplicator_worker.lifeline.messages import Grant
 
-BATCHES = 8_000
+RECORDS = 8_000
 VALUE_BYTES = 100
+BULKY_RECORDS = 16
+BULKY_BYTES = 1_000
 ROUNDS = 7
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PARTITION = Partition(Route("a", "b"), "t", 0)
@@ -40,12 +44,12 @@ def one_record(number: int, codec: int, *, producer_id: int = -1, attributes: in
 
 
 def plain(codec: int) -> Iterator[bytes]:
-    return (one_record(number, codec) for number in range(BATCHES))
+    return (one_record(number, codec) for number in range(RECORDS))
 
 
 def transactional(codec: int) -> Iterator[bytes]:
     """One record a transaction."""
-    for number in range(BATCHES):
+    for number in range(RECORDS):
         yield one_record(number, codec, producer_id=1, attributes=batches.TRANSACTIONAL)
         yield batches.marker(base_offset=0, producer_id=1, commit=True)
 
@@ -53,29 +57,51 @@ def transactional(codec: int) -> Iterator[bytes]:
 def stamped(codec: int) -> Iterator[bytes]:
     """With the broker's time: each must be rebuilt."""
     return (
-        one_record(number, codec, attributes=batches.LOG_APPEND_TIME) for number in range(BATCHES)
+        one_record(number, codec, attributes=batches.LOG_APPEND_TIME) for number in range(RECORDS)
     )
+
+
+def bulky(codec: int) -> Iterator[bytes]:
+    """Of 16 KB before compression."""
+    for first in range(0, RECORDS, BULKY_RECORDS):
+        rows: list[batches.Row] = [
+            (1_700_000_000_000 + number, b"k%d" % number, _text(number), ())
+            for number in range(first, first + BULKY_RECORDS)
+        ]
+        yield batches.batch(rows, codec=codec)
+
+
+def _text(number: int) -> bytes:
+    return b"".join(b'"field": "%012x", ' % (number * 7919**n % 2**48) for n in range(50))[
+        : BULKY_BYTES - number % 200
+    ]
 
 
 SOURCES: Mapping[str, tuple[Callable[[int], Iterator[bytes]], float]] = {
     "plain": (plain, 5.0),
     "transactional": (transactional, 10.0),
     "log append time": (stamped, 10.0),
+    "16 KB": (bulky, 20.0),
 }
 """Each with the time that a record may take, us: 200,000 records/s, or half of that."""
 
 
 def figures(*, progress: Callable[[str], None]) -> Iterator[Figure]:
+    keep_freed_memory()
     pool = BufferPool(limit_bytes=64 << 20)
     for name, (source, limit_us) in SOURCES.items():
         for codec, number in CODECS.items():
             progress(f"{name}, {codec}")
-            data = b"".join(
-                batches.patched(whole, base_offset=offset)
-                for offset, whole in enumerate(source(number))
-            )
+            data = b"".join(_in_a_log(source(number)))
             best_s = min(_seconds(data, pool) for _ in range(ROUNDS))
-            yield Figure(f"{name}, {codec}", best_s / BATCHES * 1e6, "us a record", limit_us)
+            yield Figure(f"{name}, {codec}", best_s / RECORDS * 1e6, "us a record", limit_us)
+
+
+def _in_a_log(appended: Iterable[bytes]) -> Iterator[bytes]:
+    offset = 0
+    for whole in appended:
+        yield batches.patched(whole, base_offset=offset)
+        offset += batches.field(whole, "records")
 
 
 def _seconds(data: bytes, pool: BufferPool) -> float:

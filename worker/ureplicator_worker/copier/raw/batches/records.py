@@ -12,6 +12,9 @@ In another batch a record has another offset delta, mostly another timestamp del
 The rest stays as it is, bytes that are not looked at: a header name that is not UTF-8, for example, is
 none of our business. The target's broker judges them.
 
+The first 64 records of a batch mostly have numbers of one byte behind their length: such a record takes
+0.5 us (`_splice_regular`), any other 1 us.
+
 Numbers without an end, lengths beyond the end or below what a record has are a CorruptBatch; so are more
 or fewer records than the header promises.
 """
