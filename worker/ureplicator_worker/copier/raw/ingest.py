@@ -1,11 +1,10 @@
 """From a Fetch response to batches in a partition's send window. Hot path.
 
 Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
-many small ones would wait for each other: a run of them is merged into one (`batches.rebuild`; plain ones
-at the beginning of a response in one step, `batches.plain`). Markers
-and dropped batches between them do not end a run, and batches that must be rebuilt join it. Runs end with
-the response, so no batch waits for others to come; few batches in a response mean that there is no
-backlog.
+many small ones would wait for each other: a run of them is merged into one (`batches.merging` says which;
+`batches.rebuild`, and plain ones at the beginning of a response in one step, `batches.plain`). Markers and
+dropped batches between them do not end a run, and batches that must be rebuilt join it. Runs end with the
+response, so no batch waits for others to come; few batches in a response mean that there is no backlog.
 
 What a response holds is the source's. Whatever is wrong with it concerns its partition only: every error
 here is a CorruptBatch with the place.
