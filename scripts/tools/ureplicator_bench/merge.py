@@ -83,7 +83,7 @@ SOURCES: Mapping[str, tuple[Callable[[int], Iterator[bytes]], float]] = {
     "log append time": (stamped, 10.0),
     "16 KB": (bulky, 20.0),
 }
-"""Each with the time that a record may take, us: 200,000 records/s, or half of that."""
+"""Each with the time that a record may take, us: 50,000 to 200,000 records/s."""
 
 
 def figures(*, progress: Callable[[str], None]) -> Iterator[Figure]:

@@ -284,6 +284,32 @@ def test_a_record_too_large_is_skipped_under_the_operators_policy(make: MakeLine
     assert "target refused offset 3: MESSAGE_TOO_LARGE" in passed.gap.reason
 
 
+def test_a_record_that_is_invalid_says_nothing_about_the_size_of_batches(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batch is halved until it is alone; batches are merged as before, but for the first one, which a
+    request that waits brings by itself."""
+    line = make(settings=RouteSettings(abort_on_send_failure=False))
+    log = line.target.logs[K0]
+    produce = log.produce
+
+    def validated(batch: bytes) -> tuple[int, int]:
+        return (ErrorCode.INVALID_RECORD, -1) if b"invalid" in batch else produce(batch)
+
+    monkeypatch.setattr(log, "produce", validated)
+    rows = batches.rows(8, size=1_000)
+    rows[5] = (1, None, b"invalid", ())
+    line.source.logs[K0].put(batches.batch(rows))
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    assert line.report(partition).skipped == 1
+    before = len(log.taken)
+    for _ in range(12):
+        line.source.logs[K0].put(batches.batch(batches.rows(16, size=1_000)))
+    line.run(lambda: line.copied(partition))
+    assert len(log.taken) == before + 2
+
+
 def test_a_record_that_was_just_skipped_is_reported_before_the_release(make: MakeLine) -> None:
     line = make(settings=RouteSettings(abort_on_send_failure=False))
     line.source.logs[K0].put(batches.batch([(1, None, b"x" * 9_000, ())]))

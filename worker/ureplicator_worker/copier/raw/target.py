@@ -359,6 +359,8 @@ class Target:
                 self._transaction_failed(f"{send.partition}: {reason}")
                 return
             send.needs_producer = True
+        if refusal.error in TOO_LARGE:
+            send.window.merged_bytes = min(send.window.merged_bytes, len(head.view) // 2)
         if splits:
             self._split(send, head)
             return
@@ -373,8 +375,6 @@ class Target:
         self._skipped(RecordSkipped(send.partition, reason, at))
 
     def _split(self, send: SendSide, head: Batch) -> None:
-        """Send halves instead, and merge no more than fits."""
-        send.window.merged_bytes = min(send.window.merged_bytes, len(head.view) // 2)
         try:
             halves = split(head.view, head.source_offsets())
         except CorruptBatch as error:
