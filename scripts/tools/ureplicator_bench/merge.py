@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import cycle
 
 from ureplicator_bench.figures import Figure
+from ureplicator_bench.load import values
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.loop.allocator import keep_freed_memory
@@ -63,18 +65,13 @@ def stamped(codec: int) -> Iterator[bytes]:
 
 def bulky(codec: int) -> Iterator[bytes]:
     """Of 16 KB before compression."""
+    texts = cycle(values(BULKY_BYTES))
     for first in range(0, RECORDS, BULKY_RECORDS):
         rows: list[batches.Row] = [
-            (1_700_000_000_000 + number, b"k%d" % number, _text(number), ())
+            (1_700_000_000_000 + number, b"k%d" % number, next(texts)[number % 200 :], ())
             for number in range(first, first + BULKY_RECORDS)
         ]
         yield batches.batch(rows, codec=codec)
-
-
-def _text(number: int) -> bytes:
-    return b"".join(b'"field": "%012x", ' % (number * 7919**n % 2**48) for n in range(50))[
-        : BULKY_BYTES - number % 200
-    ]
 
 
 SOURCES: Mapping[str, tuple[Callable[[int], Iterator[bytes]], float]] = {

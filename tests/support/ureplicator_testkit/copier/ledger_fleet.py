@@ -19,14 +19,7 @@ from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, RouteSettings
-from ureplicator_testkit.copier.line import (
-    ROUTE,
-    TURNS,
-    CopierLine,
-    incompressible,
-    records,
-    seen,
-)
+from ureplicator_testkit.copier.line import ROUTE, TURNS, CopierLine, records, seen
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.ledger import ScriptedLedger
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
@@ -326,7 +319,7 @@ def put(fleet: LedgerFleet, number: int, count: int, *, size: int = 1) -> None:
     log = fleet.source.logs["t", number]
     for _ in range(count):
         name = b"t/%d/%d " % (number, log.end)
-        value = name + incompressible(name, len(name) * (size - 1))
+        value = name + batches.incompressible(name, len(name) * (size - 1))
         log.put(
             batches.batch([(0, None, value, ())], codec=batches.LZ4 if size > 1 else batches.NONE)
         )

@@ -5,6 +5,7 @@ The worker has its own code for records; this library's is the judge of it.
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,11 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
+
+
+def incompressible(name: bytes, size: int) -> bytes:
+    """Bytes of a value that stay as many when they are compressed."""
+    return random.Random(name).randbytes(size)  # noqa: S311
 
 
 def decode(stored: bytes | bytearray | memoryview) -> Iterator[Record]:

@@ -1,7 +1,6 @@
 """Fetch responses become batches to send; the fetch offset passes what was queued, no more."""
 
 import contextlib
-import random
 from collections.abc import Callable
 from functools import partial
 
@@ -295,14 +294,10 @@ COMPRESSED: Build = partial(batches.batch, codec=batches.LZ4)
 def bulky(count: int, records: int, size: int, build: Build = PLAIN) -> list[bytes]:
     """Batches whose values begin with their number."""
     rows: list[batches.Row] = [
-        (number % records, None, b"%d " % number + noise(number, size), ())
-        for number in range(count * records)
+        (number % records, None, name + batches.incompressible(name, size), ())
+        for number, name in ((number, b"%d " % number) for number in range(count * records))
     ]
     return [build(rows[at : at + records]) for at in range(0, len(rows), records)]
-
-
-def noise(number: int, size: int) -> bytes:
-    return random.Random(number).randbytes(size)  # noqa: S311
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, incompressible
+from ureplicator_testkit.copier.line import Line, MakeLine, assert_same
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.target import DOUBT_AFTER_S, PRODUCER_KEPT_S
 
@@ -18,7 +18,7 @@ def put(line: Line, *ages_ms: int) -> None:
     """A batch of each age, too large to be merged."""
     log = line.source.logs[K0]
     for age_ms in ages_ms:
-        row = (NOW_MS - age_ms, None, incompressible(b"%d" % log.end, 9_000), ())
+        row = (NOW_MS - age_ms, None, batches.incompressible(b"%d" % log.end, 9_000), ())
         log.put(batches.batch([row], codec=batches.LZ4))
 
 

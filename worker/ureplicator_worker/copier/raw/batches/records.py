@@ -283,8 +283,8 @@ class Built:
         records: int,
         times_ms: tuple[int, int],
     ) -> Built:
-        """A batch of encoded records with deltas 0, 1, ... of offsets. `times_ms`: of the first record, from
-        which deltas count, and the latest one. Raises CorruptBatch."""
+        """A batch of encoded records with deltas 0, 1, ... of offsets. `times_ms`: the one from which deltas
+        count, and the latest record's. Raises CorruptBatch."""
         buffer = _with_header(compress(codec, data))
         return cls.headed(buffer, codec=codec, offsets=offsets, records=records, times_ms=times_ms)
 
