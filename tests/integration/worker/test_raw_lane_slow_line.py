@@ -1,4 +1,4 @@
-"""A copier with a backlog behind a slow line: it uses the line, and drops no connection.
+"""A copier with a backlog behind a slow or a long line: it uses the line, and drops no connection.
 
 The proxy carries so many bytes a second, with a delay, for all connections together.
 """
@@ -24,6 +24,11 @@ SHARE = 0.8
 """Of the line, at least."""
 SHARE_OF_A_TRICKLE = 0.6
 """A fetch brings one batch, which takes two seconds; then the line waits for the next request."""
+PRODUCE = 0
+"""API key."""
+SMALL_BATCHES = 1_200
+BATCHES_A_REQUEST = 8
+"""At least, in the mean."""
 BEGUN_BYTES = 200_000
 """More than the requests that come before the records."""
 
@@ -54,6 +59,17 @@ def fill(bootstrap: str, topic: str, size_bytes: int) -> None:
         for n in range(size_bytes // 10_000)
     ]
     produce(bootstrap, topic, records, settings={"batch.size": 100_000, "linger.ms": 50})
+
+
+def fill_small(bootstrap: str, topic: str) -> None:
+    """Batches of about 16 KB in one partition, that no codec makes smaller."""
+    dice = random.Random(1)  # noqa: S311
+    records = [
+        NewRecord(b"%s/0/%d " % (topic.encode(), n) + dice.randbytes(7_500))
+        for n in range(2 * SMALL_BATCHES)
+    ]
+    settings = {"batch.size": 16_384, "linger.ms": 50}
+    produce(bootstrap, topic, records, codec="lz4", settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +116,38 @@ def test_a_backlog_takes_the_time_of_the_line(
         driver.stop()
         assert "dropped" not in driver.process.log_text()
         assert took_s < limit_s
+    finally:
+        proxy.heal()
+        driver.close()
+    compare_logs(source.bootstrap, target.bootstrap, topic).assert_clean()
+
+
+def test_small_batches_take_few_round_trips_to_a_far_target(
+    slow_line: SlowLine, source_cluster: KafkaCluster, topic: str, fleet: str, tmp_path: Path
+) -> None:
+    """Sent as they are stored, there would be one in a request, and five a round trip."""
+    source, target, proxy = source_cluster, slow_line.cluster, slow_line.proxy
+    for cluster in (source, target):
+        create_topic(cluster.bootstrap, topic, partitions=1)
+    fill_small(source.bootstrap, topic)
+    proxy.slow(delay_s=ROUND_TRIP_S / 2)
+    before = proxy.requests(PRODUCE)
+    driver = StubDriver(
+        partitions_of(topic, 1),
+        source=source.bootstrap,
+        target=proxy.address,
+        fleet=fleet,
+        folder=tmp_path,
+    )
+    try:
+        driver.wait_online()
+        ends = dict.fromkeys(partitions_of(topic, 1), 2 * SMALL_BATCHES)
+        eventually(lambda: driver.caught_up(ends), 60, "all is copied and committed")
+        requests = proxy.requests(PRODUCE) - before
+        proxy.heal()
+        driver.stop()
+        assert "dropped" not in driver.process.log_text()
+        assert SMALL_BATCHES / 100 < requests < SMALL_BATCHES / BATCHES_A_REQUEST
     finally:
         proxy.heal()
         driver.close()

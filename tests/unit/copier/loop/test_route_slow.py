@@ -113,9 +113,9 @@ def test_batches_behind_a_slow_line_are_copied_once_at_most(
     copied: list[bytes] = []
     adopt = line.pool.adopt
 
-    def count(data: bytes) -> Lease:
+    def count(data: bytes, *, since_s: float | None = None) -> Lease:
         copied.append(data)
-        return adopt(data)
+        return adopt(data, since_s=since_s)
 
     monkeypatch.setattr(line.pool, "adopt", count)
     fill(line, K0, 150)

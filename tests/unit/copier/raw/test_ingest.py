@@ -15,12 +15,15 @@ from ureplicator_testkit.records.batches import decode
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.batches.merging import (
+    FAR_MERGED_BYTES,
     FEW_RECORDS,
     LARGE_BYTES,
     MERGE_AT_LEAST,
     MERGED_BYTES,
     SMALL_BYTES,
 )
+from ureplicator_worker.copier.raw.batches.rebuild import FAR_DECODED_BYTES, MERGED_DECODED_BYTES
+from ureplicator_worker.copier.raw.batches.send_window import MAX_IN_FLIGHT_BATCHES
 from ureplicator_worker.copier.raw.ingest import ingest
 from ureplicator_worker.copier.raw.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
@@ -338,6 +341,21 @@ def test_batches_are_merged_up_to_what_the_target_takes() -> None:
     at.window.merged_bytes = 30_000
     at.ingest(log(*bulky(12, 16, 1_000), start=12 * 16))
     assert len(at.queued) == 3 + 12
+
+
+def test_what_batches_for_a_far_broker_decode_to_is_bounded() -> None:
+    """By more than elsewhere, since the merged ones are larger."""
+    at = Fixture()
+    at.window.far_bytes = FAR_MERGED_BYTES
+    names = [b"%d" % number for number in range(24)]
+    rows = [(1, None, batches.incompressible(name, 500) + b"x" * 8_000, ()) for name in names]
+    stored = batches.batch(rows, codec=batches.ZSTD)
+    assert len(stored) > SMALL_BYTES
+    at.ingest(log(*[stored] * (MAX_IN_FLIGHT_BATCHES + 60)), high_watermark=10_000)
+    merged = [records for _, _, records in at.queued[MAX_IN_FLIGHT_BATCHES:]]
+    assert sum(merged) == 60 * len(rows)
+    assert MERGED_DECODED_BYTES < max(merged) * 8_500 < FAR_DECODED_BYTES
+    assert len(merged) < 5
 
 
 @pytest.mark.parametrize("before", [[], [large(2)], [small(b"x")], [small(b"x")] * 9])

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from ureplicator_common.kafka.client import ClusterView
+from ureplicator_worker.copier.raw.batches.send_window import SendWindow
 from ureplicator_worker.copier.raw.broker_fetches import BrokerFetches
 from ureplicator_worker.copier.raw.net.connections import (
     BACKLOG_BYTES,
@@ -34,7 +35,7 @@ from ureplicator_worker.copier.raw.net.connections import (
     available,
 )
 from ureplicator_worker.copier.raw.net.fetch_api import Wanted
-from ureplicator_worker.copier.raw.partition import FetchSide
+from ureplicator_worker.copier.raw.partition import FetchSide, FetchWindow
 
 MIN_WAIT_MS, MAX_WAIT_MS = 100, 500
 """Of a broker that holds a request without data; the longest is the default of Kafka's own consumer."""
@@ -157,11 +158,12 @@ class FetchSchedule:
         """Bring the next request on a connection up to date; each partition may take `room_bytes`."""
         broker = self._broker(via, version)
         live = via.traffic is Traffic.LIVE
-        max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(room_bytes)
         for fetch in due:
-            if not fetch.window.empty and fetch.window.queued_bytes >= room_bytes:
+            room = window_room(fetch.window, room_bytes)
+            if not fetch.window.empty and fetch.window.queued_bytes >= room:
                 self._leave_out(fetch)
                 continue
+            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(room)
             epoch = self._connections.leader(*fetch.topic_partition).epoch
             limit_bytes = self._topic_bytes.get(fetch.partition.topic)
             allowed = max_bytes if limit_bytes is None else min(max_bytes, limit_bytes)
@@ -234,6 +236,14 @@ def full_targets(
             node_id = target_node(fetch)
             held[node_id] = held.get(node_id, 0) + fetch.window.queued_bytes
     return {node_id for node_id, count in held.items() if count > limit_bytes}
+
+
+def window_room(window: FetchWindow, room_bytes: int) -> int:
+    """Most bytes that may wait: few until the target has acknowledged something. How far it is, and so how
+    batches are merged, is not known before."""
+    if isinstance(window, SendWindow) and not window.proven:
+        return min(room_bytes, MIN_PARTITION_BYTES)
+    return room_bytes
 
 
 def partition_bytes(room_bytes: int) -> int:

@@ -17,11 +17,26 @@ import logging
 from ureplicator_worker.copier.raw.batches.codecs import NONE
 from ureplicator_worker.copier.raw.batches.committed import Item, committed_batches
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, is_cut
-from ureplicator_worker.copier.raw.batches.merging import LARGE_BYTES, MERGE_AT_LEAST, is_merged
+from ureplicator_worker.copier.raw.batches.merging import (
+    LARGE_BYTES,
+    MERGE_AT_LEAST,
+    MERGE_AT_LEAST_FAR,
+    MERGED_BYTES,
+    is_merged,
+)
 from ureplicator_worker.copier.raw.batches.plain import PlainRecords
-from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
+from ureplicator_worker.copier.raw.batches.rebuild import (
+    FAR_DECODED_BYTES,
+    MERGED_DECODED_BYTES,
+    merge,
+    rebuild,
+)
 from ureplicator_worker.copier.raw.batches.records import Built
-from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.batches.send_window import (
+    MAX_IN_FLIGHT_BATCHES,
+    Batch,
+    SendWindow,
+)
 from ureplicator_worker.copier.raw.net.buffers import Lease
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import FetchSide, StoredWindow
@@ -69,6 +84,7 @@ def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
 def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease: Lease) -> bool:
     """Merge the small plain batches that a response begins with; True if no whole batch follows them."""
     began_at = fetched.start
+    limit_bytes = min(window.merged_bytes, window.far_bytes or MERGED_BYTES)
     while True:
         records = PlainRecords()
         taken = records.take_plain(
@@ -77,8 +93,8 @@ def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease:
             fetched.end,
             position=fetch.offset,
             end_offset=fetched.high_watermark,
-            batch_bytes=min(LARGE_BYTES, window.merged_bytes // MERGE_AT_LEAST),
-            limit_bytes=window.merged_bytes,
+            batch_bytes=min(LARGE_BYTES, limit_bytes // MERGE_AT_LEAST),
+            limit_bytes=limit_bytes,
             check_crc=fetch.verify_crc,
         )
         built = records.build(codec=NONE) if taken.batches >= MERGE_AT_LEAST else None
@@ -90,12 +106,19 @@ def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease:
 
 
 class Run:
-    """Consecutive batches of one response, while they are small."""
+    """Consecutive batches of one response, while they are small.
+
+    `_ahead`: batches that are sent before what is added, five if any wait. `_far_bytes`: size of merged ones
+    if what is added would wait for round trips to a far broker, else 0.
+    """
 
     def __init__(self, fetch: FetchSide, window: SendWindow, lease: Lease) -> None:
         self._fetch = fetch
         self._window = window
         self._lease = lease
+        self._limit_bytes = min(window.merged_bytes, window.far_bytes or MERGED_BYTES)
+        self._ahead = window.in_flight if window.head is None else MAX_IN_FLIGHT_BATCHES
+        self._far_bytes = 0
         self._items: list[Item] = []
         self._size = 0
         self._position = fetch.offset
@@ -105,9 +128,13 @@ class Run:
     def add(self, item: Item) -> None:
         view, header, _ = item
         size = len(view)
-        merged = is_merged(size, records=header.records, codec=header.codec)
+        if self._ahead >= MAX_IN_FLIGHT_BATCHES:
+            self._far_bytes = self._window.far_bytes
+        merged = is_merged(
+            size, records=header.records, codec=header.codec, far_bytes=self._far_bytes
+        )
         if self._items and (
-            self._size + size > self._window.merged_bytes
+            self._size + size > self._limit_bytes
             or not merged
             or self._items[0][1].codec != header.codec
             or header.base_offset < self._fetch.offset
@@ -146,14 +173,19 @@ class Run:
 
     def _queue(self, items: list[Item]) -> None:
         """Merge; if that fails, merge each half: only the batch at fault is left alone."""
+        at_least = MERGE_AT_LEAST_FAR if self._far_bytes else MERGE_AT_LEAST
         if len(items) == 1 or (
-            len(items) < MERGE_AT_LEAST and all(item[2] is Kind.PASS for item in items)
+            len(items) < at_least and all(item[2] is Kind.PASS for item in items)
         ):
             for item in items:
                 self._queue_one(*item)
             return
         try:
-            built = merge([item[:2] for item in items], position=self._position)
+            built = merge(
+                [item[:2] for item in items],
+                position=self._position,
+                limit_bytes=FAR_DECODED_BYTES if self._far_bytes else MERGED_DECODED_BYTES,
+            )
         except CorruptBatch:
             middle = len(items) // 2
             self._queue(items[:middle])
@@ -190,6 +222,7 @@ class Run:
 
     def _passed(self, last: Header) -> None:
         self._position, self._epoch = last.last_offset + 1, last.leader_epoch
+        self._ahead += 1
 
 
 class Kept:

@@ -29,6 +29,7 @@ from ureplicator_common.kafka.errors import (
 from ureplicator_worker.copier.lane import RecordSkipped
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.raw.batches.merging import FAR_MERGED_BYTES
 from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch
 from ureplicator_worker.copier.raw.counting import copied, count
@@ -208,7 +209,7 @@ class Target:
                 )
             while limit_bytes := request_limit_bytes(connection):
                 sent = Sent(produce_version(connection, partitions, self.transaction))
-                self._next_round(sent, via, partitions, limit_bytes)
+                self._next_round(sent, via, partitions, limit_bytes, far_bytes(connection))
                 if not sent.batches:
                     return
                 correlation_id = connection.next_correlation_id()
@@ -227,7 +228,7 @@ class Target:
             self.connections.drop(via, str(error), now_s=self._now_s)
 
     def _next_round(
-        self, sent: Sent, via: Via, partitions: deque[SendSide], limit_bytes: int
+        self, sent: Sent, via: Via, partitions: deque[SendSide], limit_bytes: int, far: int
     ) -> None:
         """One batch of each partition, as far as the size of a request allows.
 
@@ -244,6 +245,7 @@ class Target:
             if batch is not None:
                 self.active[send] = self.active.pop(send)
                 send.sent_via = via
+                send.window.far_bytes = far
                 if send.window.in_flight == 1:
                     send.sent_at_s = self._now_s
                 sent.batches[key] = (send, batch)
@@ -451,3 +453,10 @@ def request_limit_bytes(connection: BrokerConnection) -> int:
     if connection.wants_write or connection.in_flight >= MAX_IN_FLIGHT_REQUESTS or full:
         return 0
     return min(REQUEST_BYTES, max(MIN_BYTES, progress.limit_bytes // 4))
+
+
+def far_bytes(connection: BrokerConnection) -> int:
+    """Most bytes of a batch that is merged for a far broker: those that the line carries in due time. 0 for a
+    near one."""
+    far = connection.round_trip.is_far
+    return min(FAR_MERGED_BYTES, connection.send_progress.limit_bytes) if far else 0

@@ -14,6 +14,7 @@ from ureplicator_worker.copier.raw.net.connection import (
     BrokerConnection,
     ConnectionClosed,
 )
+from ureplicator_worker.copier.raw.net.round_trip import FAR_S, FEW_BYTES, RoundTrip
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 
@@ -281,3 +282,17 @@ def test_a_callee_may_close_the_channel(wire: Wire) -> None:
 
     wire.connection.on_readable(take, now_s=0.0)
     assert wire.responses == [("request 1", b"")]
+
+
+@pytest.mark.parametrize(("before_bytes", "far"), [(1, True), (FEW_BYTES, False)])
+def test_the_round_trip_is_that_of_requests_with_little_before_them(
+    wire: Wire, before_bytes: int, far: bool
+) -> None:
+    first = wire.request(b"x" * before_bytes, now_s=1.0)
+    second = wire.request(b"y" * 100, now_s=1.0)
+    wire.peer.sendall(response(first))
+    wire.read(now_s=1.0)
+    wire.connection.round_trip = RoundTrip()
+    wire.peer.sendall(response(second))
+    wire.read(now_s=1.0 + 2 * FAR_S)
+    assert wire.connection.round_trip.is_far is far

@@ -9,7 +9,9 @@ gets new numbers, 0.5 us without compression. So batches are merged
 * up to `LARGE_BYTES`, if they are not compressed and have few records: producers send batches of 16 KB
   unless configured otherwise.
 
-Compressed ones have to be decompressed and compressed again, which costs more than it saves.
+Compressed ones have to be decompressed and compressed again, which costs more than it saves. But where
+batches wait for the round trips to a far broker, a partition gains from it whatever it costs. There they are
+merged whatever they hold, up to half of what a merged one may have, and these are larger.
 """
 
 from __future__ import annotations
@@ -20,12 +22,18 @@ SMALL_BYTES = 8 << 10
 LARGE_BYTES = 64 << 10
 FEW_RECORDS = 64
 MERGED_BYTES = 256 << 10
+FAR_MERGED_BYTES = 768 << 10
+"""Brokers accept 1 MiB unless configured otherwise; another level of a codec may need more bytes."""
 MERGE_AT_LEAST = 4
 """Batches. With fewer there is no backlog."""
+MERGE_AT_LEAST_FAR = 2
 
 
-def is_merged(size_bytes: int, *, records: int, codec: int) -> bool:
-    """True for a batch that is merged with its neighbours."""
+def is_merged(size_bytes: int, *, records: int, codec: int, far_bytes: int = 0) -> bool:
+    """True for a batch that is merged with its neighbours. `far_bytes`: size of merged ones where they would
+    wait for round trips to a far broker, else 0."""
     if size_bytes <= SMALL_BYTES:
         return True
+    if far_bytes:
+        return size_bytes <= far_bytes // 2
     return size_bytes <= LARGE_BYTES and records <= FEW_RECORDS and codec == NONE

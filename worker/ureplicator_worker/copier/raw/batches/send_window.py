@@ -39,7 +39,7 @@ from collections import deque
 
 from ureplicator_worker.copier.position_values import AcknowledgedEnd
 from ureplicator_worker.copier.raw.batches.header import next_sequence, stamp
-from ureplicator_worker.copier.raw.batches.merging import MERGED_BYTES
+from ureplicator_worker.copier.raw.batches.merging import FAR_MERGED_BYTES
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.target_offsets import TargetOffsets
 from ureplicator_worker.copier.raw.net.buffers import Lease
@@ -126,7 +126,8 @@ class Batch:
 class SendWindow:
     """`missing`: records that the target lost, before it was decided to go on without them. `markers`: of
     committed transactions, that follow at `target_end`. `merged_bytes`: limit for batches that are merged;
-    lower where the target refused one as too large."""
+    lower where the target refused one as too large. `far_bytes`: the same if the broker that it is sent to is
+    far away, else 0. `proven`: the target has acknowledged something."""
 
     def __init__(
         self, *, position: int, leader_epoch: int, target_end: int = UNKNOWN_OFFSET
@@ -137,7 +138,9 @@ class SendWindow:
         self.markers = 0
         self.offsets = TargetOffsets(position=position, target_end=target_end)
         self.missing = 0
-        self.merged_bytes = MERGED_BYTES
+        self.merged_bytes = FAR_MERGED_BYTES
+        self.far_bytes = 0
+        self.proven = False
         self.queued_bytes = 0
         self._queue: deque[Batch] = deque()
         self._in_flight: deque[Batch] = deque()
@@ -234,7 +237,7 @@ class SendWindow:
         Returns the offsets that the target has lost: they were acknowledged, and a later batch was
         appended over them. The window then stands behind that batch.
         """
-        batch.settled = batch.acknowledged = True
+        self.proven = batch.settled = batch.acknowledged = True
         batch.target_base = target_base
         while self._in_flight and self._in_flight[0].acknowledged:
             head = self._in_flight.popleft()

@@ -36,6 +36,7 @@ from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.raw.net.line_rate import ReceiveRate, SendProgress
 from ureplicator_worker.copier.raw.net.outgoing import Outgoing, send_some
 from ureplicator_worker.copier.raw.net.produce_api import Piece
+from ureplicator_worker.copier.raw.net.round_trip import RoundTrip
 from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 MAX_UNDER_WAY_BYTES = 20 << 20
@@ -57,12 +58,15 @@ WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLW
 
 
 class _Request(NamedTuple):
-    """`end`: its place in the stream of all requests; `reserved_bytes`: memory for its response."""
+    """`end`: its place in the stream of all requests; `reserved_bytes`: memory for its response.
+    `under_way_bytes`: of it and those before it, when it was sent."""
 
     correlation_id: int
     context: Any
     end: int
     reserved_bytes: int
+    sent_s: float = 0.0
+    under_way_bytes: int = 0
 
 
 class ConnectionClosed(Exception):
@@ -95,6 +99,7 @@ class BrokerConnection:
         self._requests: deque[_Request] = deque()
         self.receive_rate = ReceiveRate()
         self.send_progress = SendProgress()
+        self.round_trip = RoundTrip()
         self._moved_s = 0.0
         self._correlation_id = 0
         self._head = bytearray(HEAD_BYTES)
@@ -148,8 +153,17 @@ class BrokerConnection:
         self._renew_login(now_s)
         self.send_progress.queued += self._outgoing.add(pieces)
         self._pool.reserve(response_bytes)
-        end = self.send_progress.queued
-        self._requests.append(_Request(correlation_id, context, end, response_bytes))
+        progress = self.send_progress
+        self._requests.append(
+            _Request(
+                correlation_id,
+                context,
+                progress.queued,
+                response_bytes,
+                sent_s=now_s,
+                under_way_bytes=progress.under_way_bytes,
+            )
+        )
         self.on_writable()
 
     def on_writable(self) -> None:
@@ -277,18 +291,20 @@ class BrokerConnection:
     def _complete(self, on_response: Callable[[Any, Lease], None], now_s: float) -> None:
         lease, self._lease = self._lease, None
         assert lease is not None
-        correlation_id, context, end, _reserved = self._requests[0]
+        request = self._requests[0]
         (response_id,) = _CORRELATION_ID.unpack_from(lease.view)
-        if response_id != correlation_id:
+        if response_id != request.correlation_id:
             self._lease = lease
-            raise MalformedResponse(f"response {response_id} where {correlation_id} was expected")
+            expected = request.correlation_id
+            raise MalformedResponse(f"response {response_id} where {expected} was expected")
         self._requests.popleft()
         self.receive_rate.ended(len(lease.view), now_s)
-        self.send_progress.on_response(end, max_bytes=MAX_UNDER_WAY_BYTES)
-        if context is _LOGIN:
+        self.send_progress.on_response(request.end, max_bytes=MAX_UNDER_WAY_BYTES)
+        if request.context is _LOGIN:
             self._on_login(lease, now_s)
         else:
-            on_response(context, lease)
+            self.round_trip.ended(now_s - request.sent_s, under_way_bytes=request.under_way_bytes)
+            on_response(request.context, lease)
 
     def close(self) -> list[Any]:
         """Contexts of the requests that get no response any more."""
