@@ -39,7 +39,7 @@ from ureplicator_bench.report import (
     print_open_loop,
     print_throughput,
 )
-from ureplicator_bench.servers import Servers, running
+from ureplicator_bench.servers import Line, Servers, running
 from ureplicator_bench.spark import aims, filter_query
 from ureplicator_bench.spark.contenders import on_spark
 from ureplicator_cli.rest_client import RestFailure
@@ -77,7 +77,7 @@ class BenchOptions:
     handler: str
     spark: bool
     sql: bool
-    tls: bool
+    line: Line
 
     def passing(self, profile: Profile) -> int:
         """Records that are copied."""
@@ -96,6 +96,7 @@ class BenchOptions:
 @click.option("--size", type=click.IntRange(10, 900_000), help="Bytes of a value.")
 @click.option("--codec", type=click.Choice(CODECS))
 @click.option("--partitions", type=click.IntRange(1, 1_000))
+@click.option("--batch-bytes", type=click.IntRange(1_000), help="Of each batch at most.")
 @click.option(
     "--mm2",
     type=click.Choice(["tuned", "default", "none"]),
@@ -133,6 +134,9 @@ class BenchOptions:
 )
 @click.option("--sql", is_flag=True, help="Have the records go through a filter of SQL instead.")
 @click.option("--tls", is_flag=True, help="Mutual TLS between the replicators and the brokers.")
+@click.option(
+    "--round-trip-ms", type=click.IntRange(0), default=0, help="To the target; not with TLS."
+)
 @click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
 @click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
 @click.option("--control", "only_control", is_flag=True, help="Measure the control plane instead.")
@@ -147,7 +151,7 @@ class BenchOptions:
 )
 @click.option(
     "--idle",
-    "idle_partitions",
+    "idle_count",
     type=click.IntRange(1_000),
     help="Cost of so many idle partitions instead.",
 )
@@ -193,6 +197,7 @@ def main(
     size: int | None,
     codec: str | None,
     partitions: int | None,
+    batch_bytes: int | None,
     mm2: str,
     deliveries: tuple[str, ...],
     handler: str,
@@ -201,12 +206,13 @@ def main(
     spark: bool,
     sql: bool,
     tls: bool,
+    round_trip_ms: int,
     deadline: float,
     only_memory: bool,
     only_control: bool,
     only_handover: bool,
     only_members: bool,
-    idle_partitions: int | None,
+    idle_count: int | None,
     scale_partitions: int | None,
     group_count: int | None,
     only_failover: bool,
@@ -219,10 +225,11 @@ def main(
     changes = {"records": records, "size": size, "codec": codec, "partitions": partitions}
     default = ("1k",) if spark or sql else ("1k", "100b")
     bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or default]
-    profiles = tuple(_changed(base, changes) for base in bases)
+    profiles = tuple(base.changed(changes | {"batch_bytes": batch_bytes}) for base in bases)
     delivered = tuple(map(Delivery, deliveries or ([*Delivery] if sql else [*Delivery][:1])))
+    line = Line(tls, round_trip_ms)
     wanted = BenchOptions(
-        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler, spark, sql, tls
+        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler, spark, sql, line
     )
     flags = {
         "failover": only_failover,
@@ -230,14 +237,11 @@ def main(
         "control": only_control,
         "handover": only_handover,
         "members": only_members,
+        "merge": only_merge,
     }
     try:
-        if idle_partitions is not None:
-            good, figures = _printed(
-                "idle", idle.figures(idle_partitions, progress=_print_progress)
-            )
-        elif only_merge:
-            good, figures = _printed("merge", merge.figures(progress=_print_progress))
+        if idle_count is not None:
+            good, figures = _printed("idle", idle.figures(idle_count, progress=_print_progress))
         elif only_rows:
             good, figures = _rows(deadline)
         elif scale_partitions is not None:
@@ -265,17 +269,13 @@ ALONE: Mapping[str, Callable[[], Iterable[Figure]]] = {
     "control": lambda: control.figures(FOLDER, progress=_print_progress),
     "handover": lambda: handover.figures(FOLDER),
     "members": lambda: members.figures(FOLDER),
+    "merge": lambda: merge.figures(progress=_print_progress),
 }
 """What a flag has measured in the folder, instead of copies."""
 
 
-def _changed(base: Profile, changes: dict[str, Any]) -> Profile:
-    kept = {key: value for key, value in changes.items() if value is not None}
-    return Profile(**(asdict(base) | kept))
-
-
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
-    with _folder(), running(FOLDER, tls=wanted.tls) as servers, ExitStack() as more:
+    with _folder(), running(FOLDER, wanted.line) as servers, ExitStack() as more:
         page_cache.fill(FOLDER)
         if only_memory:
             ours = Ours(servers, FOLDER, delivery=wanted.deliveries[0])

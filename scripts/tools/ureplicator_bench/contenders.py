@@ -141,7 +141,7 @@ class Ours:
             config_text(
                 zookeeper=self._servers.zookeeper.hosts,
                 source=self._servers.source.bootstrap,
-                target=self._servers.target.bootstrap,
+                target=self._servers.target_address,
             )
         )
         settings["routes"][0] |= self._route
@@ -230,7 +230,7 @@ class MirrorMaker(OneProcess):
         properties.write_text(
             text.format(
                 source=self._servers.source.bootstrap,
-                target=self._servers.target.bootstrap,
+                target=self._servers.target_address,
                 topics=",".join(topics),
                 partitions=profile.partitions,
                 codec=profile.codec,

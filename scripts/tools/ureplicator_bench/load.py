@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Producer
@@ -31,6 +31,10 @@ class Profile:
     @property
     def bytes(self) -> int:
         return self.records * self.size
+
+    def changed(self, changes: Mapping[str, Any]) -> Profile:
+        """With other fields; None: as it is."""
+        return replace(self, **{key: value for key, value in changes.items() if value is not None})
 
 
 class Filler:

@@ -1,12 +1,13 @@
-"""Servers of a run, used by nothing else; with TLS for the replicators, if asked for.
+"""Servers of a run, used by nothing else; for the replicators with TLS, or far away, if asked for.
 
-What fills topics and measures uses the plaintext listener in any case.
+What fills topics and measures uses the plaintext listener in any case. A target that is far away is reached
+through a proxy that delays all bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from ureplicator_testkit.secured.brokers import MUTUAL, SECURE, by_certificate, 
 from ureplicator_testkit.secured.certificates import Authority, Certificate
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import Process
+from ureplicator_testkit.servers.proxy import ProxyThread
 from ureplicator_testkit.servers.server import start_all
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 HEAP_MB = 1_024
+FAR = "FAR"
+"""Listener of a target that is far away."""
 _PROPERTIES = {
     # Topics with a size limit shrink during the measurement, not minutes later.
     "log.retention.check.interval.ms": "1000",
@@ -47,13 +51,27 @@ class ClientTls:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """Of the replicators. `round_trip_ms`: to the target, besides what it takes here; not with `tls`."""
+
+    tls: bool = False
+    round_trip_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Servers:
-    """`tls`: of the replicators."""
+    """`tls`: of the replicators. `far_target`: address of the target for them, if it is far away."""
 
     zookeeper: ZooKeeperServer
     source: KafkaCluster
     target: KafkaCluster
     tls: ClientTls | None = None
+    far_target: str = ""
+
+    @property
+    def target_address(self) -> str:
+        """For the replicators."""
+        return self.far_target or self.target.bootstrap
 
     def by_name(self) -> Mapping[str, KafkaCluster]:
         return {"source": self.source, "target": self.target}
@@ -63,14 +81,17 @@ class Servers:
 
 
 @contextmanager
-def running(folder: Path, *, tls: bool = False) -> Iterator[Servers]:
+def running(folder: Path, line: Line = Line()) -> Iterator[Servers]:
+    assert not (line.tls and line.round_trip_ms), "a target that is far away is reached without TLS"
     properties = dict(_PROPERTIES)
     listeners: tuple[str, ...] = ()
     client = None
-    if tls:
+    if line.tls:
         authority = Authority(folder / "authority")
         properties |= secured_properties(authority=authority, own=authority.issue("broker"))
         listeners, client = (SECURE, MUTUAL), ClientTls(authority, authority.issue("client"))
+    elif line.round_trip_ms:
+        listeners = (FAR,)
     source, target = (
         KafkaCluster(
             name=name,
@@ -81,11 +102,16 @@ def running(folder: Path, *, tls: bool = False) -> Iterator[Servers]:
         )
         for name in ("source", "target")
     )
-    servers = Servers(ZooKeeperServer(folder=folder / "zookeeper"), source, target, client)
-    everything = (servers.zookeeper, servers.source, servers.target)
-    start_all(*everything)
-    try:
-        yield servers
-    finally:
+    with ExitStack() as more:
+        far_target = ""
+        if line.round_trip_ms:
+            proxy = more.enter_context(ProxyThread()).proxy(target.listener_port(FAR))
+            target.advertise(FAR, proxy.port)
+            proxy.slow(delay_s=line.round_trip_ms / 2_000)
+            far_target = proxy.address
+        zookeeper = ZooKeeperServer(folder=folder / "zookeeper")
+        everything = (zookeeper, source, target)
         for server in everything:
-            server.stop()
+            more.callback(server.stop)
+        start_all(*everything)
+        yield Servers(zookeeper, source, target, client, far_target)
