@@ -37,13 +37,13 @@ def spliced(stored: Sequence[bytes], *, regular: bool) -> Result:
                 )
                 if end != len(body):
                     return "more records"
+            built = records.build(codec=0)
         except CorruptBatch as error:
             return str(error)
-    return contents(records.build(codec=0))
+    return "no records" if built is None else contents(built)
 
 
-def contents(built: Built | None) -> Result:
-    assert built is not None
+def contents(built: Built) -> Result:
     offsets = tuple(built.offsets.at(index) for index in range(built.records))
     return bytes(built.data), offsets, built.max_timestamp_ms
 
@@ -115,6 +115,13 @@ def test_offsets_with_holes() -> None:
     found = spliced(stored, regular=True)
     assert found == spliced(stored, regular=False)
     assert found[1] == (0, 2, 3, 9)
+
+
+def test_a_garbled_offset_before_the_first_one_leaves_nothing() -> None:
+    stored = bytearray(batches.batch(rows_of([], [0])))
+    stored[HEADER_BYTES + 3] = 1
+    for regular in (True, False):
+        assert spliced([bytes(stored)], regular=regular) == "no records"
 
 
 def test_attributes_of_a_record_stay() -> None:
