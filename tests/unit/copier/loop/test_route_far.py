@@ -1,4 +1,4 @@
-"""Batches that would wait for the round trips to a far broker are merged, whatever they hold."""
+"""Far brokers: batches that would wait for round trips are merged, and responses are large."""
 
 import pytest
 
@@ -7,8 +7,12 @@ from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.raw import fetch_schedule
 from ureplicator_worker.copier.raw.batches.merging import FAR_MERGED_BYTES, MERGED_BYTES
+from ureplicator_worker.copier.raw.fetch_schedule import FAR_PARTITION_BYTES, PARTITION_BYTES
+from ureplicator_worker.copier.raw.net.fetch_api import Wanted
 from ureplicator_worker.copier.raw.net.round_trip import FAR_S
+from ureplicator_worker.copier.raw.partition import FetchSide
 
 K0 = ("t", 0)
 CODEC_BITS = 7
@@ -30,7 +34,8 @@ def fill(line: Line, codec: int, *, count: int = 16, size: int = 1_000) -> None:
 @pytest.mark.parametrize("codec", batches.CODECS[1:])
 def test_few_batches_are_sent_to_a_far_broker(make: MakeLine, codec: int) -> None:
     line = make()
-    fill(line, codec)
+    for _ in range(3):
+        fill(line, codec)
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition), skip_s=FAR_TURN_S)
     assert_same(line, K0)
@@ -112,3 +117,26 @@ def test_a_slow_line_gets_no_larger_batches_than_it_carries_in_time(make: MakeLi
     assert_same(line, K0)
     sizes = [len(each) for each in line.target.logs[K0].taken]
     assert 20_000 < max(sizes[BATCHES // 8 :]) < FAR_MERGED_BYTES // 2
+
+
+@pytest.mark.parametrize(
+    ("turn_s", "largest_bytes"), [(NEAR_S, PARTITION_BYTES), (FAR_TURN_S, FAR_PARTITION_BYTES)]
+)
+def test_a_far_source_responds_with_more_at_once(
+    make: MakeLine, monkeypatch: pytest.MonkeyPatch, turn_s: float, largest_bytes: int
+) -> None:
+    sizes: list[int] = []
+    original = fetch_schedule.wanted
+
+    def wanted(fetch: FetchSide, *, leader_epoch: int, max_bytes: int) -> Wanted:
+        sizes.append(max_bytes)
+        return original(fetch, leader_epoch=leader_epoch, max_bytes=max_bytes)
+
+    monkeypatch.setattr(fetch_schedule, "wanted", wanted)
+    line = make()
+    for _ in range(3):
+        fill(line, batches.LZ4)
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition), skip_s=turn_s)
+    assert_same(line, K0)
+    assert max(sizes) == largest_bytes

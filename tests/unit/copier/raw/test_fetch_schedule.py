@@ -15,10 +15,13 @@ from ureplicator_testkit.copier.line import ROUTE, MakeLine, MemoryMetadata, fil
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.fetch_schedule import (
+    FAR_PARTITION_BYTES,
     LIVE_PARTITION_BYTES,
     MAX_WAIT_MS,
     MIN_LIMITED_BYTES,
+    MIN_PARTITION_BYTES,
     MIN_WAIT_MS,
+    PARTITION_BYTES,
     PARTITIONS_PER_WAIT_MS,
     FetchSchedule,
     live_wait_ms,
@@ -139,7 +142,7 @@ class Cluster:
                 continue
             live = self.now_s >= fetch.backlog_until_s
             via = Via(leader.node_id, Traffic.LIVE if live else Traffic.BACKLOG)
-            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(ROOM)
+            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(ROOM, far=False)
             sessions[via][fetch.keys.by_id] = wanted(
                 fetch, leader_epoch=leader.epoch, max_bytes=max_bytes
             )
@@ -323,6 +326,21 @@ def test_partitions_of_a_limited_topic_share_its_room_at_each_scan() -> None:
     cluster.request_all()
     assert len(cluster.sessions[live]) == 2
     assert cluster.schedule.due == 0
+
+
+@pytest.mark.parametrize(
+    ("room_bytes", "near_bytes", "far_bytes"),
+    [
+        (64 << 20, PARTITION_BYTES, FAR_PARTITION_BYTES),
+        (FAR_PARTITION_BYTES - 1, PARTITION_BYTES, PARTITION_BYTES),
+        (PARTITION_BYTES - 1, MIN_PARTITION_BYTES, MIN_PARTITION_BYTES),
+    ],
+)
+def test_a_partition_brings_what_there_is_room_for_and_more_from_far_away(
+    room_bytes: int, near_bytes: int, far_bytes: int
+) -> None:
+    assert partition_bytes(room_bytes, far=False) == near_bytes
+    assert partition_bytes(room_bytes, far=True) == far_bytes
 
 
 def test_a_request_for_many_quiet_partitions_is_held_for_longer() -> None:

@@ -41,6 +41,7 @@ MIN_WAIT_MS, MAX_WAIT_MS = 100, 500
 """Of a broker that holds a request without data; the longest is the default of Kafka's own consumer."""
 PARTITIONS_PER_WAIT_MS = 2
 PARTITION_BYTES = 1 << 20
+FAR_PARTITION_BYTES = 4 << 20
 MIN_PARTITION_BYTES = 256 << 10
 MIN_LIMITED_BYTES = 16 << 10
 """A partition of a topic with a byte limit may bring so much, however many share the limit: many producers
@@ -153,9 +154,16 @@ class FetchSchedule:
         return broker is not None and live_wait_ms(len(broker.partitions)) > MIN_WAIT_MS
 
     def compose(
-        self, via: Via, due: Iterable[FetchSide], *, version: int, room_bytes: int
+        self,
+        via: Via,
+        due: Iterable[FetchSide],
+        *,
+        version: int,
+        room_bytes: int,
+        far: bool = False,
     ) -> BrokerFetches:
-        """Bring the next request on a connection up to date; each partition may take `room_bytes`."""
+        """Bring the next request on a connection up to date; each partition may take `room_bytes`. `far`:
+        the broker is far away."""
         broker = self._broker(via, version)
         live = via.traffic is Traffic.LIVE
         for fetch in due:
@@ -163,7 +171,7 @@ class FetchSchedule:
             if not fetch.window.empty and fetch.window.queued_bytes >= room:
                 self._leave_out(fetch)
                 continue
-            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(room)
+            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(room, far=far)
             epoch = self._connections.leader(*fetch.topic_partition).epoch
             limit_bytes = self._topic_bytes.get(fetch.partition.topic)
             allowed = max_bytes if limit_bytes is None else min(max_bytes, limit_bytes)
@@ -246,8 +254,11 @@ def window_room(window: FetchWindow, room_bytes: int) -> int:
     return room_bytes
 
 
-def partition_bytes(room_bytes: int) -> int:
-    """One of two sizes: in a session each partition whose size changes is named again."""
+def partition_bytes(room_bytes: int, *, far: bool) -> int:
+    """One of few sizes: in a session each partition whose size changes is named again. One response comes
+    in a round trip to a far broker, so it is to be large there."""
+    if far and room_bytes >= FAR_PARTITION_BYTES:
+        return FAR_PARTITION_BYTES
     return PARTITION_BYTES if room_bytes >= PARTITION_BYTES else MIN_PARTITION_BYTES
 
 

@@ -223,7 +223,11 @@ class Source:
             self._min_bytes = min(self._min_bytes, max_bytes)
             return False
         broker = self._schedule.compose(
-            via, due, version=fetch_version(connection, due), room_bytes=self._room
+            via,
+            due,
+            version=fetch_version(connection, due),
+            room_bytes=self._room,
+            far=connection.round_trip.is_far,
         )
         if not broker.partitions:
             return False

@@ -10,8 +10,8 @@ gets new numbers, 0.5 us without compression. So batches are merged
   unless configured otherwise.
 
 Compressed ones have to be decompressed and compressed again, which costs more than it saves. But where
-batches wait for the round trips to a far broker, a partition gains from it whatever it costs. There they are
-merged whatever they hold, up to half of what a merged one may have, and these are larger.
+batches wait for the round trips to a far broker (`net.round_trip`), it is the number of batches that limits a
+partition. Such batches are merged whatever they hold, into larger ones: up to `FAR_MERGED_BYTES`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ SMALL_BYTES = 8 << 10
 LARGE_BYTES = 64 << 10
 FEW_RECORDS = 64
 MERGED_BYTES = 256 << 10
+"""Of a merged batch, where the broker is near."""
 FAR_MERGED_BYTES = 768 << 10
-"""Brokers accept 1 MiB unless configured otherwise; another level of a codec may need more bytes."""
+"""Of a merged batch, where it is far away. Brokers accept 1 MiB unless configured otherwise, and the records
+may need more bytes than before: they are compressed at the fastest level."""
 MERGE_AT_LEAST = 4
 """Batches. With fewer there is no backlog."""
 MERGE_AT_LEAST_FAR = 2
+"""Batches: the backlog is known there."""
 
 
 def is_merged(size_bytes: int, *, records: int, codec: int, far_bytes: int = 0) -> bool:

@@ -126,8 +126,8 @@ class Batch:
 class SendWindow:
     """`missing`: records that the target lost, before it was decided to go on without them. `markers`: of
     committed transactions, that follow at `target_end`. `merged_bytes`: limit for batches that are merged;
-    lower where the target refused one as too large. `far_bytes`: the same if the broker that it is sent to is
-    far away, else 0. `proven`: the target has acknowledged something."""
+    lower where the target refused one as too large. `far_bytes`: the same where the broker that they are
+    sent to is far away, else 0. `proven`: the target has acknowledged something."""
 
     def __init__(
         self, *, position: int, leader_epoch: int, target_end: int = UNKNOWN_OFFSET

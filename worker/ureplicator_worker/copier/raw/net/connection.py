@@ -283,8 +283,12 @@ class BrokerConnection:
         """A response of so many bytes begins. Raises MalformedResponse."""
         if not (self._requests and _CORRELATION_ID.size <= size <= MAX_RESPONSE_BYTES):
             raise MalformedResponse(f"a response of {size} bytes to {len(self._requests)} requests")
+        request = self._requests[0]
+        if request.context is not _LOGIN:
+            took_s = now_s - request.sent_s
+            self.round_trip.ended(took_s, under_way_bytes=request.under_way_bytes)
         self.receive_rate.began(now_s)
-        self._pool.unreserve(self._requests[0].reserved_bytes)
+        self._pool.unreserve(request.reserved_bytes)
         self._lease = self._pool.lease(size)
         return self._lease
 
@@ -303,7 +307,6 @@ class BrokerConnection:
         if request.context is _LOGIN:
             self._on_login(lease, now_s)
         else:
-            self.round_trip.ended(now_s - request.sent_s, under_way_bytes=request.under_way_bytes)
             on_response(request.context, lease)
 
     def close(self) -> list[Any]:

@@ -1,8 +1,11 @@
 """Time from a request to its response on one connection, to tell a far broker from a near one. Pure.
 
-A response takes the round trip of the line, and what the broker and the loop were busy with besides. Only
-the line matters here: a partition has at most five batches under way, so it copies at most five batches a
-round trip. So requests that follow many bytes do not count, and of the last ones the shortest does.
+A partition has at most five batches under way, and its records come in one response at a time. So over a long
+line it copies as much as five batches hold, or one response, in each round trip, and both are to be larger.
+
+A response begins after the round trip of the line, and after what the broker and the loop were busy with
+besides. Only the line matters here. So requests that follow many bytes do not count, and of the last ones the
+shortest does.
 
 Measured by requests, not asked of the kernel: behind a proxy or a service mesh the kernel knows the way to
 that alone.
@@ -28,7 +31,7 @@ class RoundTrip:
         self._took_s: deque[float] = deque(maxlen=KEPT)
 
     def ended(self, took_s: float, *, under_way_bytes: int) -> None:
-        """A response is there. `under_way_bytes`: of the request and those before it, when it was sent."""
+        """A response begins. `under_way_bytes`: of the request and those before it, when it was sent."""
         if under_way_bytes <= FEW_BYTES:
             self._took_s.append(took_s)
 
