@@ -31,15 +31,20 @@ def fill(line: Line, codec: int, *, count: int = 16, size: int = 1_000) -> None:
         log.put(batches.batch([(1_000, b"k", value, ()) for value in values], codec=codec))
 
 
+def copied(line: Line, *, turn_s: float) -> list[bytes]:
+    """Batches of the target, once everything is copied."""
+    (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition), skip_s=turn_s)
+    assert_same(line, K0)
+    return line.target.logs[K0].taken
+
+
 @pytest.mark.parametrize("codec", batches.CODECS[1:])
 def test_few_batches_are_sent_to_a_far_broker(make: MakeLine, codec: int) -> None:
     line = make()
     for _ in range(3):
         fill(line, codec)
-    (partition,) = line.add(0)
-    line.run(lambda: line.copied(partition), skip_s=FAR_TURN_S)
-    assert_same(line, K0)
-    taken = line.target.logs[K0].taken
+    taken = copied(line, turn_s=FAR_TURN_S)
     assert len(taken) < MERGED_AT_MOST
     assert MERGED_BYTES + 10_000 < max(map(len, taken)) < FAR_MERGED_BYTES + 10_000
     assert {batches.field(each, "attributes") & CODEC_BITS for each in taken} == {codec}
@@ -65,19 +70,13 @@ def test_few_batches_are_sent_in_transactions_to_a_far_broker(
 def test_many_records_without_compression_are_merged_for_a_far_broker(make: MakeLine) -> None:
     line = make()
     fill(line, batches.NONE, count=160, size=100)
-    (partition,) = line.add(0)
-    line.run(lambda: line.copied(partition), skip_s=FAR_TURN_S)
-    assert_same(line, K0)
-    assert len(line.target.logs[K0].taken) < MERGED_AT_MOST
+    assert len(copied(line, turn_s=FAR_TURN_S)) < MERGED_AT_MOST
 
 
 def test_the_same_batches_are_sent_whole_to_a_near_broker(make: MakeLine) -> None:
     line = make()
     fill(line, batches.LZ4)
-    (partition,) = line.add(0)
-    line.run(lambda: line.copied(partition), skip_s=NEAR_S)
-    assert_same(line, K0)
-    assert len(line.target.logs[K0].taken) == BATCHES
+    assert len(copied(line, turn_s=NEAR_S)) == BATCHES
 
 
 def test_batches_that_wait_for_no_other_are_sent_whole_to_a_far_broker(make: MakeLine) -> None:
@@ -112,10 +111,7 @@ def test_a_slow_line_gets_no_larger_batches_than_it_carries_in_time(make: MakeLi
     line = make()
     fill(line, batches.LZ4)
     line.target.pace[1] = 10_000
-    (partition,) = line.add(0)
-    line.run(lambda: line.copied(partition), skip_s=FAR_TURN_S)
-    assert_same(line, K0)
-    sizes = [len(each) for each in line.target.logs[K0].taken]
+    sizes = [len(each) for each in copied(line, turn_s=FAR_TURN_S)]
     assert 20_000 < max(sizes[BATCHES // 8 :]) < FAR_MERGED_BYTES // 2
 
 
@@ -136,7 +132,5 @@ def test_a_far_source_responds_with_more_at_once(
     line = make()
     for _ in range(3):
         fill(line, batches.LZ4)
-    (partition,) = line.add(0)
-    line.run(lambda: line.copied(partition), skip_s=turn_s)
-    assert_same(line, K0)
+    copied(line, turn_s=turn_s)
     assert max(sizes) == largest_bytes

@@ -167,11 +167,11 @@ class FetchSchedule:
         broker = self._broker(via, version)
         live = via.traffic is Traffic.LIVE
         for fetch in due:
-            room = window_room(fetch.window, room_bytes)
-            if not fetch.window.empty and fetch.window.queued_bytes >= room:
+            most_bytes = window_bytes(fetch.window, room_bytes)
+            if not fetch.window.empty and fetch.window.queued_bytes >= most_bytes:
                 self._leave_out(fetch)
                 continue
-            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(room, far=far)
+            max_bytes = LIVE_PARTITION_BYTES if live else partition_bytes(most_bytes, far=far)
             epoch = self._connections.leader(*fetch.topic_partition).epoch
             limit_bytes = self._topic_bytes.get(fetch.partition.topic)
             allowed = max_bytes if limit_bytes is None else min(max_bytes, limit_bytes)
@@ -246,7 +246,7 @@ def full_targets(
     return {node_id for node_id, count in held.items() if count > limit_bytes}
 
 
-def window_room(window: FetchWindow, room_bytes: int) -> int:
+def window_bytes(window: FetchWindow, room_bytes: int) -> int:
     """Most bytes that may wait: few until the target has acknowledged something. How far it is, and so how
     batches are merged, is not known before."""
     if isinstance(window, SendWindow) and not window.proven:

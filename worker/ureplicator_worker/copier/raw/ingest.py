@@ -84,7 +84,7 @@ def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
 def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease: Lease) -> bool:
     """Merge the small plain batches that a response begins with; True if no whole batch follows them."""
     began_at = fetched.start
-    limit_bytes = min(window.merged_bytes, window.far_bytes or MERGED_BYTES)
+    limit_bytes = merged_limit_bytes(window)
     while True:
         records = PlainRecords()
         taken = records.take_plain(
@@ -116,7 +116,7 @@ class Run:
         self._fetch = fetch
         self._window = window
         self._lease = lease
-        self._limit_bytes = min(window.merged_bytes, window.far_bytes or MERGED_BYTES)
+        self._limit_bytes = merged_limit_bytes(window)
         self._ahead = window.in_flight if window.head is None else MAX_IN_FLIGHT_BATCHES
         self._far_bytes = 0
         self._items: list[Item] = []
@@ -249,6 +249,11 @@ class Kept:
 
     def flush(self) -> None:
         """Nothing is held back."""
+
+
+def merged_limit_bytes(window: SendWindow) -> int:
+    """Most bytes of a merged batch: by the distance of the broker, and by what the target has refused."""
+    return min(window.merged_bytes, window.far_bytes or MERGED_BYTES)
 
 
 def batch_of(built: Built, next_offset: int, leader_epoch: int, source: Lease) -> Batch:

@@ -209,7 +209,7 @@ class Target:
                 )
             while limit_bytes := request_limit_bytes(connection):
                 sent = Sent(produce_version(connection, partitions, self.transaction))
-                self._next_round(sent, via, partitions, limit_bytes, far_bytes(connection))
+                self._next_round(sent, via, partitions, limit_bytes, far_limit_bytes(connection))
                 if not sent.batches:
                     return
                 correlation_id = connection.next_correlation_id()
@@ -228,7 +228,7 @@ class Target:
             self.connections.drop(via, str(error), now_s=self._now_s)
 
     def _next_round(
-        self, sent: Sent, via: Via, partitions: deque[SendSide], limit_bytes: int, far: int
+        self, sent: Sent, via: Via, partitions: deque[SendSide], limit_bytes: int, far_bytes: int
     ) -> None:
         """One batch of each partition, as far as the size of a request allows.
 
@@ -245,7 +245,7 @@ class Target:
             if batch is not None:
                 self.active[send] = self.active.pop(send)
                 send.sent_via = via
-                send.window.far_bytes = far
+                send.window.far_bytes = far_bytes
                 if send.window.in_flight == 1:
                     send.sent_at_s = self._now_s
                 sent.batches[key] = (send, batch)
@@ -455,7 +455,7 @@ def request_limit_bytes(connection: BrokerConnection) -> int:
     return min(REQUEST_BYTES, max(MIN_BYTES, progress.limit_bytes // 4))
 
 
-def far_bytes(connection: BrokerConnection) -> int:
+def far_limit_bytes(connection: BrokerConnection) -> int:
     """Most bytes of a batch that is merged for a far broker: those that the line carries in due time. 0 for a
     near one."""
     far = connection.round_trip.is_far

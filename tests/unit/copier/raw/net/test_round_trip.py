@@ -10,7 +10,7 @@ NEAR_S = FAR_S / 3
 def measured(*took_s: float, under_way_bytes: int = 0) -> RoundTrip:
     line = RoundTrip()
     for each in took_s:
-        line.ended(each, under_way_bytes=under_way_bytes)
+        line.began(each, under_way_bytes=under_way_bytes)
     return line
 
 

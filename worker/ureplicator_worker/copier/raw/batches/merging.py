@@ -32,7 +32,7 @@ MERGE_AT_LEAST_FAR = 2
 """Batches: the backlog is known there."""
 
 
-def is_merged(size_bytes: int, *, records: int, codec: int, far_bytes: int = 0) -> bool:
+def is_merged(size_bytes: int, *, records: int, codec: int, far_bytes: int) -> bool:
     """True for a batch that is merged with its neighbours. `far_bytes`: size of merged ones where they would
     wait for round trips to a far broker, else 0."""
     if size_bytes <= SMALL_BYTES:

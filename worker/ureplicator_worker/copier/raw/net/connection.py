@@ -286,7 +286,7 @@ class BrokerConnection:
         request = self._requests[0]
         if request.context is not _LOGIN:
             took_s = now_s - request.sent_s
-            self.round_trip.ended(took_s, under_way_bytes=request.under_way_bytes)
+            self.round_trip.began(took_s, under_way_bytes=request.under_way_bytes)
         self.receive_rate.began(now_s)
         self._pool.unreserve(request.reserved_bytes)
         self._lease = self._pool.lease(size)

@@ -30,7 +30,7 @@ class RoundTrip:
     def __init__(self) -> None:
         self._took_s: deque[float] = deque(maxlen=KEPT)
 
-    def ended(self, took_s: float, *, under_way_bytes: int) -> None:
+    def began(self, took_s: float, *, under_way_bytes: int) -> None:
         """A response begins. `under_way_bytes`: of the request and those before it, when it was sent."""
         if under_way_bytes <= FEW_BYTES:
             self._took_s.append(took_s)
