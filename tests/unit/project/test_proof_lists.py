@@ -33,7 +33,7 @@ def names_in(path: str) -> frozenset[str]:
         ("KIP-656", 13),
         ("KIP-545", 7),
         ("Scenarios of MirrorMaker 2", 13),
-        ("Bad input", 6),
+        ("Bad input", 7),
         ("Known faults of brokers", 6),
     ],
 )

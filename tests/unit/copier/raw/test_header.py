@@ -1,10 +1,12 @@
 """Headers are read as a library wrote them, and changed nowhere but where they must be."""
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.raw.batches.checksum import DERIVED_BELOW_BYTES, derived
 from ureplicator_worker.copier.raw.batches.header import (
     CorruptBatch,
     Header,
@@ -68,6 +70,50 @@ def test_a_stamp_may_be_changed() -> None:
     once = bytearray(batches.batch(3, producer_id=4))
     stamp(memoryview(once), producer_id=1, producer_epoch=0, sequence=7)
     assert data == once
+
+
+SIZES = [size + more for size in (0, 15, 16, 255, 4_096, 65_536, 131_072) for more in (-1, 0, 1)]
+
+
+@given(
+    before=st.binary(min_size=1, max_size=40),
+    data=st.data(),
+    front=st.binary(max_size=9),
+    behind_bytes=st.one_of(
+        st.sampled_from([size for size in SIZES if size >= 0]),
+        st.integers(0, DERIVED_BELOW_BYTES - 1),
+        st.just(DERIVED_BELOW_BYTES - 1),
+    ),
+)
+def test_a_derived_checksum_is_that_of_the_bytes(
+    before: bytes, data: st.DataObject, front: bytes, behind_bytes: int
+) -> None:
+    after = data.draw(st.binary(min_size=len(before), max_size=len(before)))
+    behind = (bytes(range(251)) * (behind_bytes // 251 + 1))[:behind_bytes]
+    assert derived(
+        crc32c(front + before + behind), before=before, after=after, behind_bytes=behind_bytes
+    ) == crc32c(front + after + behind)
+
+
+@pytest.mark.parametrize("size", [1, 200, 70_000, DERIVED_BELOW_BYTES - 200, DERIVED_BELOW_BYTES])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_checked_batch_is_stamped_alike(size: int, transactional: bool) -> None:
+    rows = [(1, None, b"x" * size, ())]
+    stamped = []
+    for checked in (False, True):
+        data = bytearray(batches.batch(rows, producer_id=4, attributes=batches.TRANSACTIONAL))
+        for sequence in (0, 7):
+            stamp(
+                memoryview(data),
+                producer_id=1,
+                producer_epoch=sequence,
+                sequence=sequence,
+                transactional=transactional,
+                checked=checked,
+            )
+            assert batches.checksum_fits(data)
+        stamped.append(data)
+    assert stamped[0] == stamped[1]
 
 
 WHOLE = batches.batch(3, base_offset=10)

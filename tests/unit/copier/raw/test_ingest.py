@@ -94,6 +94,18 @@ def test_whole_batches_stay_where_they_lie() -> None:
     assert at.pool.used_bytes == 0
 
 
+@pytest.mark.parametrize("verify_crc", [True, False])
+def test_the_target_finds_what_was_damaged_after_it_was_checked(verify_crc: bool) -> None:
+    at = Fixture(verify_crc=verify_crc)
+    at.ingest(log(large(2)))
+    (waiting,) = at.window._queue
+    waiting.view[-1] ^= 1
+    at.window.restart(1, 0)
+    sent = at.window.next()
+    assert sent is waiting
+    assert batches.checksum_fits(sent.view) is not verify_crc
+
+
 def test_a_cut_batch_at_the_end_is_left_for_the_next_response() -> None:
     at = Fixture()
     data = log(large(2), large(3))

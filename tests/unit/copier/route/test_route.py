@@ -345,6 +345,25 @@ def fill_one(line: Line, count: int) -> None:
     log.put(batches.batch([(0, None, b"%d" % (log.end + n), ()) for n in range(count)]))
 
 
+def test_a_batch_that_changed_in_memory_is_not_copied(make: MakeLine) -> None:
+    line = make(settings=RouteSettings(abort_on_send_failure=False))
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.target.down.add(1)
+    fill(line, K0, 3, size=200_000)
+    window = line.lane._partitions[partition].send.window
+    line.run(lambda: not window.empty)
+    line.turns(10)
+    assert window.head is not None
+    window.head.view[-1_000] ^= 1
+    line.target.down.clear()
+    line.run(lambda: bool(line.sent), skip_s=0.2)
+    assert isinstance(line.sent[0], Failed)
+    assert line.sent[0].temporary
+    assert "CORRUPT_MESSAGE" in line.sent[0].reason
+    assert not line.target.logs[K0].taken
+
+
 @pytest.mark.parametrize("code", [29, -1, int(ErrorCode.CORRUPT_MESSAGE)])
 def test_what_is_no_fault_of_a_record_leaves_none_out(make: MakeLine, code: int) -> None:
     line = make(settings=RouteSettings(abort_on_send_failure=False))

@@ -207,6 +207,7 @@ class Run:
                 leader_epoch=header.leader_epoch,
                 records=header.records,
                 max_timestamp_ms=header.max_timestamp_ms,
+                checked=self._fetch.verify_crc,
             )
         )
         self._passed(header)

@@ -33,6 +33,8 @@ from enum import Enum
 
 from crc32c import crc32c
 
+from ureplicator_worker.copier.raw.batches.checksum import DERIVED_BELOW_BYTES, derived
+
 HEADER_BYTES = 61
 LENGTH_OFFSET = 12
 """Bytes that the length field does not count."""
@@ -48,6 +50,9 @@ CONTROL = 0x20
 
 SEQUENCE_MODULUS = 1 << 31
 ABORT_MARKER = 0
+
+_CRC_AT, _COVERED_FROM = 17, 21
+_PRODUCER_AT, _STAMPED_TO = 43, 57
 
 _LENGTH = struct.Struct(">i")
 _FIXED = struct.Struct(">qiibIhiqqqhii")
@@ -166,11 +171,8 @@ def is_cut(buffer: bytearray | memoryview | bytes, at: int, end: int) -> bool:
 
 
 def verify_crc(view: memoryview, header: Header) -> None:
-    """Compare the stored checksum with the bytes. Raises CorruptBatch.
-
-    A rewritten header gets a new checksum, which would hide damage that the bytes already have.
-    """
-    if header.magic >= 2 and crc32c(view[21:]) != header.crc:
+    """Compare the stored checksum with the bytes. Raises CorruptBatch."""
+    if header.magic >= 2 and crc32c(view[_COVERED_FROM:]) != header.crc:
         raise CorruptBatch(f"checksum of the batch at offset {header.base_offset} is wrong")
 
 
@@ -181,17 +183,28 @@ def stamp(
     producer_epoch: int,
     sequence: int,
     transactional: bool = False,
+    checked: bool = False,
 ) -> None:
     """Rewrite a whole batch for our producer, in place: base offset, attributes, producer, checksum.
 
-    `view` is exactly one batch and writable. May be repeated with other values.
+    `view` is exactly one batch and writable. `checked`: its checksum was compared with its bytes, or has been
+    computed since. Then the new one is derived, and is wrong if the bytes have changed meanwhile: the broker
+    finds that. May be repeated with other values.
     """
+    before = bytes(view[_COVERED_FROM:_STAMPED_TO])
     _OFFSET.pack_into(view, 0, 0)
-    (attributes,) = _ATTRIBUTES.unpack_from(view, 21)
+    (attributes,) = _ATTRIBUTES.unpack_from(view, _COVERED_FROM)
     ours = TRANSACTIONAL if transactional else 0
-    _ATTRIBUTES.pack_into(view, 21, attributes & CODEC_BITS | ours)
-    _PRODUCER.pack_into(view, 43, producer_id, producer_epoch, sequence)
-    _CRC.pack_into(view, 17, crc32c(view[21:]))
+    _ATTRIBUTES.pack_into(view, _COVERED_FROM, attributes & CODEC_BITS | ours)
+    _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
+    behind_bytes = len(view) - _STAMPED_TO
+    if checked and behind_bytes < DERIVED_BELOW_BYTES:
+        (crc,) = _CRC.unpack_from(view, _CRC_AT)
+        after = bytes(view[_COVERED_FROM:_STAMPED_TO])
+        crc = derived(crc, before=before, after=after, behind_bytes=behind_bytes)
+    else:
+        crc = crc32c(view[_COVERED_FROM:])
+    _CRC.pack_into(view, _CRC_AT, crc)
 
 
 def marker_type(view: memoryview) -> int:

@@ -55,11 +55,12 @@ class Batch:
     """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on.
 
     `offsets`: of its records, for a batch that was built; None: they follow `first_offset`. `may_be_there`:
-    the outcome of a try under its sequence is unknown.
+    the outcome of a try under its sequence is unknown. `checked`: see `header.stamp`.
     """
 
     __slots__ = (
         "acknowledged",
+        "checked",
         "first_offset",
         "leader_epoch",
         "lease",
@@ -86,6 +87,7 @@ class Batch:
         records: int,
         max_timestamp_ms: int,
         offsets: SourceOffsets | None = None,
+        checked: bool = False,
     ) -> None:
         self.view = view
         self.lease = lease
@@ -95,6 +97,7 @@ class Batch:
         self.records = records
         self.max_timestamp_ms = max_timestamp_ms
         self.offsets = offsets
+        self.checked = checked
         self.sequence = -1
         self.may_be_there = False
         self.settled = False
@@ -225,7 +228,9 @@ class SendWindow:
                 producer_epoch=epoch,
                 sequence=batch.sequence,
                 transactional=self._transactional,
+                checked=batch.checked,
             )
+            batch.checked = True
             self.next_sequence = next_sequence(self.next_sequence, batch.records)
         batch.settled = batch.acknowledged = False
         self._in_flight.append(batch)
