@@ -7,12 +7,9 @@ from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw import fetch_schedule
 from ureplicator_worker.copier.raw.batches.merging import FAR_MERGED_BYTES, MERGED_BYTES
 from ureplicator_worker.copier.raw.fetch_schedule import FAR_PARTITION_BYTES, PARTITION_BYTES
-from ureplicator_worker.copier.raw.net.fetch_api import Wanted
 from ureplicator_worker.copier.raw.net.round_trip import FAR_S
-from ureplicator_worker.copier.raw.partition import FetchSide
 
 K0 = ("t", 0)
 CODEC_BITS = 7
@@ -119,18 +116,12 @@ def test_a_slow_line_gets_no_larger_batches_than_it_carries_in_time(make: MakeLi
     ("turn_s", "largest_bytes"), [(NEAR_S, PARTITION_BYTES), (FAR_TURN_S, FAR_PARTITION_BYTES)]
 )
 def test_a_far_source_responds_with_more_at_once(
-    make: MakeLine, monkeypatch: pytest.MonkeyPatch, turn_s: float, largest_bytes: int
+    make: MakeLine, turn_s: float, largest_bytes: int
 ) -> None:
-    sizes: list[int] = []
-    original = fetch_schedule.wanted
-
-    def wanted(fetch: FetchSide, *, leader_epoch: int, max_bytes: int) -> Wanted:
-        sizes.append(max_bytes)
-        return original(fetch, leader_epoch=leader_epoch, max_bytes=max_bytes)
-
-    monkeypatch.setattr(fetch_schedule, "wanted", wanted)
     line = make()
     for _ in range(3):
         fill(line, batches.LZ4)
     copied(line, turn_s=turn_s)
-    assert max(sizes) == largest_bytes
+    topics = [topic for request in line.source.requests for topic in request.topics]
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    assert max(each.partition_max_bytes for each in partitions) == largest_bytes

@@ -52,12 +52,14 @@ def _plain(data: bytes, begin: int) -> int:
     return crc32c(data, begin ^ _ALL) ^ _ALL
 
 
-def _tables(zeros: bytes) -> _Tables:
-    """The map of a plain CRC to that with zeros behind its bytes."""
-    first, second, third, fourth = (
-        _table([_plain(zeros, 1 << bit + shift) for bit in range(8)]) for shift in (0, 8, 16, 24)
-    )
-    return first, second, third, fourth
+def _maps(zeros: bytes) -> list[_Tables]:
+    """Maps of a plain CRC to that with these zeros behind its bytes, 1 to 15 times."""
+    bits = [1 << bit for bit in range(32)]
+    maps: list[_Tables] = []
+    for _ in range(15):
+        bits = [_plain(zeros, each) for each in bits]
+        maps.append((_table(bits[:8]), _table(bits[8:16]), _table(bits[16:24]), _table(bits[24:])))
+    return maps
 
 
 def _table(bits: list[int]) -> array[int]:
@@ -68,5 +70,5 @@ def _table(bits: list[int]) -> array[int]:
     return table
 
 
-_MAPS = [[_tables(bytes(digit * 16**place)) for digit in range(1, 16)] for place in range(_DIGITS)]
+_MAPS = [_maps(bytes(16**place)) for place in range(_DIGITS)]
 """For each place of a hexadecimal number, those of its digits 1 to 15."""

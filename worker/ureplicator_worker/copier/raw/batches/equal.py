@@ -18,16 +18,17 @@ from functools import lru_cache
 
 from crc32c import crc32c
 
+from ureplicator_worker.copier.raw.batches.header import COVERED_FROM
+
 LEAST = 16
 """With fewer of them it is not faster."""
 _SIZE, _SIZE_END = 8, 12
 _FORMAT = 16
-_CRC_FROM = 21
-"""Attributes and last offset delta are behind it."""
 _DELTAS_END = 27
+"""Attributes and last offset delta are between `COVERED_FROM` and here."""
 _COUNT = 57
 """The record's numbers are behind it."""
-_FIXED = (*range(_SIZE_END - 1, _SIZE - 1, -1), _FORMAT, *range(_CRC_FROM, _DELTAS_END))
+_FIXED = (*range(_SIZE_END - 1, _SIZE - 1, -1), _FORMAT, *range(COVERED_FROM, _DELTAS_END))
 """Places of bytes that are the same in all, the one first that differs most."""
 
 
@@ -75,6 +76,6 @@ def _equal(data: bytes, at: int, *, size: int, rest_from: int, most: int) -> int
 @lru_cache(maxsize=256)
 def _structs(size: int, rest_from: int) -> tuple[struct.Struct, struct.Struct]:
     """Base offset, checksum and what it covers; time and rest of the record: of each batch."""
-    outer = struct.Struct(f">q9xI{size - _CRC_FROM}s")
+    outer = struct.Struct(f">q9xI{size - COVERED_FROM}s")
     inner = struct.Struct(f">{_DELTAS_END}xq{rest_from - _DELTAS_END - 8}x{size - rest_from}s")
     return outer, inner

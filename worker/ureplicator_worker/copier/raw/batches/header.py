@@ -51,7 +51,9 @@ CONTROL = 0x20
 SEQUENCE_MODULUS = 1 << 31
 ABORT_MARKER = 0
 
-_CRC_AT, _COVERED_FROM = 17, 21
+COVERED_FROM = 21
+"""First byte that the checksum covers."""
+_CRC_AT = 17
 _PRODUCER_AT, _STAMPED_TO = 43, 57
 
 _LENGTH = struct.Struct(">i")
@@ -172,7 +174,7 @@ def is_cut(buffer: bytearray | memoryview | bytes, at: int, end: int) -> bool:
 
 def verify_crc(view: memoryview, header: Header) -> None:
     """Compare the stored checksum with the bytes. Raises CorruptBatch."""
-    if header.magic >= 2 and crc32c(view[_COVERED_FROM:]) != header.crc:
+    if header.magic >= 2 and crc32c(view[COVERED_FROM:]) != header.crc:
         raise CorruptBatch(f"checksum of the batch at offset {header.base_offset} is wrong")
 
 
@@ -191,19 +193,19 @@ def stamp(
     computed since. Then the new one is derived, and is wrong if the bytes have changed meanwhile: the broker
     finds that. May be repeated with other values.
     """
-    before = bytes(view[_COVERED_FROM:_STAMPED_TO])
+    before = bytes(view[COVERED_FROM:_STAMPED_TO])
     _OFFSET.pack_into(view, 0, 0)
-    (attributes,) = _ATTRIBUTES.unpack_from(view, _COVERED_FROM)
+    (attributes,) = _ATTRIBUTES.unpack_from(view, COVERED_FROM)
     ours = TRANSACTIONAL if transactional else 0
-    _ATTRIBUTES.pack_into(view, _COVERED_FROM, attributes & CODEC_BITS | ours)
+    _ATTRIBUTES.pack_into(view, COVERED_FROM, attributes & CODEC_BITS | ours)
     _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
     behind_bytes = len(view) - _STAMPED_TO
     if checked and behind_bytes < DERIVED_BELOW_BYTES:
         (crc,) = _CRC.unpack_from(view, _CRC_AT)
-        after = bytes(view[_COVERED_FROM:_STAMPED_TO])
+        after = bytes(view[COVERED_FROM:_STAMPED_TO])
         crc = derived(crc, before=before, after=after, behind_bytes=behind_bytes)
     else:
-        crc = crc32c(view[_COVERED_FROM:])
+        crc = crc32c(view[COVERED_FROM:])
     _CRC.pack_into(view, _CRC_AT, crc)
 
 

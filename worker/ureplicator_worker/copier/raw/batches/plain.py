@@ -28,6 +28,7 @@ from crc32c import crc32c
 from ureplicator_worker.copier.raw.batches.codecs import Bytes
 from ureplicator_worker.copier.raw.batches.equal import EqualBatches, read_equal
 from ureplicator_worker.copier.raw.batches.header import (
+    COVERED_FROM,
     HEADER_BYTES,
     LENGTH_OFFSET,
     NEWEST_MAGIC,
@@ -46,7 +47,6 @@ _INT32 = struct.Struct(">i")
 _PLAIN = struct.Struct(">qi4xbIhiq22xQB")
 """Base offset, length, format, checksum, attributes, last offset delta, first time; then as one number the
 count of records and the first four bytes of the first one; then its fifth byte."""
-_CRC_FROM = 21
 _LENGTH_AT = 8
 _EPOCH_AT = 12
 _REST_FROM = HEADER_BYTES + 4
@@ -250,7 +250,7 @@ class PlainRecords(Records):
                 or stop > end
                 or not 0 <= delta_ms < code_size > index
                 or (fifth and size >= _TWO_BYTES_FROM)
-                or (check_crc and crc32c(data[at + _CRC_FROM : stop]) != crc)
+                or (check_crc and crc32c(data[at + COVERED_FROM : stop]) != crc)
             ):
                 break
             if time_ms > latest_ms:
@@ -289,7 +289,7 @@ class PlainRecords(Records):
                 or stop > end
             ):
                 return
-            covered = (view if large else data)[at + _CRC_FROM : stop]
+            covered = (view if large else data)[at + COVERED_FROM : stop]
             if cursor.check_crc and crc32c(covered) != crc:
                 return
             if not self._spliced(covered, last + 1, base, time_ms):
@@ -303,7 +303,7 @@ class PlainRecords(Records):
         before = (self.count, self._next_offset, self._base_ms, self._latest_ms)
         size, runs = len(self._data), len(self._runs)
         try:
-            begin = HEADER_BYTES - _CRC_FROM
+            begin = HEADER_BYTES - COVERED_FROM
             if self.splice(covered, begin, count, base_offset, base_ms) == len(covered):
                 return True
         except CorruptBatch:
