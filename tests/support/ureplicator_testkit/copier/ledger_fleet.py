@@ -321,5 +321,5 @@ def put(fleet: LedgerFleet, number: int, count: int, *, size: int = 1) -> None:
         name = b"t/%d/%d " % (number, log.end)
         value = name + batches.incompressible(name, len(name) * (size - 1))
         log.put(
-            batches.batch([(0, None, value, ())], codec=batches.LZ4 if size > 1 else batches.NONE)
+            batches.batch([(0, None, value, ())], codec=batches.ZSTD if size > 1 else batches.NONE)
         )

@@ -15,7 +15,7 @@ from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.copier.handler_process import MemoryHandlerProcess
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_testkit.records.batches import LZ4, Record, batch, decode, field, incompressible
+from ureplicator_testkit.records.batches import ZSTD, Record, batch, decode, field, incompressible
 from ureplicator_worker.copier.lane import SocketGroup
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.ownership.protocol import (
@@ -326,7 +326,7 @@ def fill(line: Line, key: tuple[str, int], batches: int, *, size: int = 20_000) 
         names = [b"%d-%d" % (number, n) for n in range(4)]
         values = [name + incompressible(name, len(name) * (size // 20 - 1)) for name in names]
         rows = [(number, b"%d" % number, value, ()) for value in values]
-        line.source.logs[key].put(batch(rows, codec=LZ4))
+        line.source.logs[key].put(batch(rows, codec=ZSTD))
 
 
 def seen(found: list[Record]) -> list[tuple[object, ...]]:

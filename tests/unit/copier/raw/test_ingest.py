@@ -20,6 +20,7 @@ from ureplicator_worker.copier.raw.batches.merging import (
     LARGE_BYTES,
     MERGE_AT_LEAST,
     MERGED_BYTES,
+    QUICK_RECORDS,
     SMALL_BYTES,
 )
 from ureplicator_worker.copier.raw.batches.rebuild import FAR_DECODED_BYTES, MERGED_DECODED_BYTES
@@ -303,7 +304,10 @@ def test_a_merged_batch_has_its_limit() -> None:
 Build = Callable[[list[batches.Row]], bytes]
 PLAIN: Build = batches.batch
 OF_TRANSACTIONS: Build = partial(batches.batch, producer_id=1, attributes=batches.TRANSACTIONAL)
-COMPRESSED: Build = partial(batches.batch, codec=batches.LZ4)
+GZIP: Build = partial(batches.batch, codec=batches.GZIP)
+SNAPPY: Build = partial(batches.batch, codec=batches.SNAPPY)
+LZ4: Build = partial(batches.batch, codec=batches.LZ4)
+ZSTD: Build = partial(batches.batch, codec=batches.ZSTD)
 
 
 def bulky(count: int, records: int, size: int, build: Build = PLAIN) -> list[bytes]:
@@ -327,8 +331,16 @@ def bulky(count: int, records: int, size: int, build: Build = PLAIN) -> list[byt
         (60, 1_100, PLAIN, 12),
         (16, 1_000, OF_TRANSACTIONS, 1),
         (FEW_RECORDS + 1, 200, OF_TRANSACTIONS, 12),
-        (16, 1_000, COMPRESSED, 12),
-        (7, 1_000, COMPRESSED, 1),
+        (7, 1_000, LZ4, 1),
+        (11, 1_000, LZ4, 1),
+        (13, 1_000, LZ4, 12),
+        (QUICK_RECORDS, 350, LZ4, 1),
+        (QUICK_RECORDS + 1, 350, LZ4, 12),
+        (QUICK_RECORDS + 1, 200, LZ4, 1),
+        (11, 1_000, SNAPPY, 1),
+        (7, 1_000, ZSTD, 1),
+        (11, 1_000, ZSTD, 12),
+        (11, 1_000, GZIP, 12),
     ],
 )
 def test_batches_are_merged_where_that_costs_less_than_sending_each(

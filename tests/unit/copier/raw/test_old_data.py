@@ -19,7 +19,7 @@ def put(line: Line, *ages_ms: int) -> None:
     log = line.source.logs[K0]
     for age_ms in ages_ms:
         row = (NOW_MS - age_ms, None, batches.incompressible(b"%d" % log.end, 9_000), ())
-        log.put(batches.batch([row], codec=batches.LZ4))
+        log.put(batches.batch([row], codec=batches.ZSTD))
 
 
 @pytest.mark.parametrize("refused", range(6))
