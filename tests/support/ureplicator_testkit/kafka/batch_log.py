@@ -91,15 +91,14 @@ class BatchLog(Log):
     def produce(self, batch: bytes) -> tuple[int, int]:
         """(error, base offset)."""
         count = header_field(batch, "records")
-        if not checksum_fits(batch):
-            return ErrorCode.CORRUPT_MESSAGE, -1
-        if (
-            header_field(batch, "base_offset")
-            or header_field(batch, "last_offset_delta") != count - 1
-        ):
+        if header_field(batch, "base_offset"):
             return INVALID_RECORD, -1
         if len(batch) > self.max_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
+        if not checksum_fits(batch):
+            return ErrorCode.CORRUPT_MESSAGE, -1
+        if header_field(batch, "last_offset_delta") != count - 1:
+            return INVALID_RECORD, -1
         first = header_field(batch, "base_sequence")
         producer = header_field(batch, "producer_id")
         last = (first + count - 1) % SEQUENCES

@@ -28,7 +28,7 @@ from ureplicator_common.kafka.errors import (
 )
 from ureplicator_worker.copier.lane import RecordSkipped
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.copier.raw.batches.header import CorruptBatch, is_intact
 from ureplicator_worker.copier.raw.batches.merging import FAR_MERGED_BYTES
 from ureplicator_worker.copier.raw.batches.rebuild import split
 from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch
@@ -377,6 +377,11 @@ class Target:
         self._skipped(RecordSkipped(send.partition, reason, at))
 
     def _split(self, send: SendSide, head: Batch) -> None:
+        """Brokers look at the size of a batch before its checksum, and halves get new ones."""
+        if not is_intact(head.view):
+            reason = f"the batch at offset {head.first_offset} has changed in memory"
+            self._failed(send, reason, True)
+            return
         try:
             halves = split(head.view, head.source_offsets())
         except CorruptBatch as error:

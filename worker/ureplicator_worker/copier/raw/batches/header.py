@@ -172,6 +172,12 @@ def is_cut(buffer: bytearray | memoryview | bytes, at: int, end: int) -> bool:
     return end - at < MIN_BYTES or at + LENGTH_OFFSET + _LENGTH.unpack_from(buffer, at + 8)[0] > end
 
 
+def is_intact(view: memoryview) -> bool:
+    """True if the checksum of a batch of format 2 fits its bytes."""
+    (crc,) = _CRC.unpack_from(view, _CRC_AT)
+    return bool(crc32c(view[COVERED_FROM:]) == crc)
+
+
 def verify_crc(view: memoryview, header: Header) -> None:
     """Compare the stored checksum with the bytes. Raises CorruptBatch."""
     if header.magic >= 2 and crc32c(view[COVERED_FROM:]) != header.crc:
