@@ -33,7 +33,7 @@ from enum import Enum
 
 from crc32c import crc32c
 
-from ureplicator_worker.copier.raw.batches.checksum import DERIVED_BELOW_BYTES, derived
+from ureplicator_worker.copier.raw.batches.checksum import derived
 
 HEADER_BYTES = 61
 LENGTH_OFFSET = 12
@@ -205,11 +205,10 @@ def stamp(
     ours = TRANSACTIONAL if transactional else 0
     _ATTRIBUTES.pack_into(view, COVERED_FROM, attributes & CODEC_BITS | ours)
     _PRODUCER.pack_into(view, _PRODUCER_AT, producer_id, producer_epoch, sequence)
-    behind_bytes = len(view) - _STAMPED_TO
-    if checked and behind_bytes < DERIVED_BELOW_BYTES:
+    if checked:
         (crc,) = _CRC.unpack_from(view, _CRC_AT)
         after = bytes(view[COVERED_FROM:_STAMPED_TO])
-        crc = derived(crc, before=before, after=after, behind_bytes=behind_bytes)
+        crc = derived(crc, before=before, after=after, behind_bytes=len(view) - _STAMPED_TO)
     else:
         crc = crc32c(view[COVERED_FROM:])
     _CRC.pack_into(view, _CRC_AT, crc)
