@@ -334,6 +334,7 @@ def bulky(count: int, records: int, size: int, build: Build = PLAIN) -> list[byt
         (7, 1_000, LZ4, 1),
         (11, 1_000, LZ4, 1),
         (13, 1_000, LZ4, 12),
+        (16, 1_000, LZ4, 12),
         (QUICK_RECORDS, 350, LZ4, 1),
         (QUICK_RECORDS + 1, 350, LZ4, 12),
         (QUICK_RECORDS + 1, 200, LZ4, 1),
