@@ -13,6 +13,7 @@ one gets a new fleet. A module sets the delays of its controllers with `DELAYS`.
 | Kafka killed; ZooKeeper without one server, without its quorum     | test_servers_go_away  |
 | a worker or the leader cut off from ZooKeeper alone                | test_bad_networks     |
 | a worker cut off from a cluster, each way; connections cut; slow   | test_bad_networks     |
+| requests that arrive when their sender has been replaced           | test_bad_networks     |
 | a clock that jumps an hour                                         | test_clocks           |
 | a topic that is grown, or recreated                                | test_topics_change    |
 | two faults at once, drawn from a seed                              | test_two_faults       |

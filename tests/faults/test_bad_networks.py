@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from ureplicator_testkit.fleet.real_fleet import FORTH_QUERY, SESSION_TIMEOUT_S, Fleet
-from ureplicator_testkit.histories.repeats import lost, thawed
+from ureplicator_testkit.histories.repeats import late, lost
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.network import BreakableServers
@@ -23,6 +23,8 @@ SILENCE_TIMEOUT_S = 30
 """A silent target times out after 15 s. With exactly once nothing may be under way but a commit, which is
 shown as long after it was sent. The rest is for a busy machine."""
 RECOVERY_S = 5
+ON_THE_WAY_S = 1
+PRODUCE = 0
 MEGABIT_BYTES = 125_000
 
 
@@ -41,7 +43,7 @@ def test_a_worker_cut_off_from_zookeeper_is_replaced_and_cannot_commit(
     fleet.workers[victim].assert_running()
     fleet.links[victim].heal()
     fleet.wait_workers(victim)
-    flow.judge(thawed(victim))
+    flow.judge(late(victim))
 
 
 def test_repeated_resets_of_zookeeper_connections_move_nothing(fleet: Fleet, flow: Flow) -> None:
@@ -80,6 +82,23 @@ def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
     eventually(lambda: fleet.call("GET", shown, controller=leader).ok, 5, "it knows of it, too")
     flow.judge()
     fleet.rest("DELETE", f"/topics/{later}?{FORTH_QUERY}")
+
+
+@pytest.mark.all_lanes
+def test_what_a_replaced_worker_had_sent_arrives_late(fleet: Fleet, flow: Flow) -> None:
+    """Its requests are on their way while it is killed, and while its successors copy the same."""
+    victim = flow.a_worker()
+    target = proxy_of(fleet, victim, "target")
+    target.stall(Way.UP)
+    fleet.wait_seconds(ON_THE_WAY_S)
+    fleet.workers[victim].kill_tree()
+    flow.wait_owned_by(others(fleet, victim), TAKEN_OVER_S)
+    flow.assert_copying()
+    produced = target.requests(PRODUCE)
+    target.heal()
+    eventually(lambda: target.connections == 0, RECOVERY_S, f"all that {victim} sent has arrived")
+    assert target.requests(PRODUCE) > produced
+    flow.judge(late(victim))
 
 
 Cut = tuple[str, tuple[Way, ...]]

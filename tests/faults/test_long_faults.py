@@ -12,7 +12,7 @@ import time
 import pytest
 
 from ureplicator_testkit.fleet.real_fleet import SESSION_TIMEOUT_S, Fleet
-from ureplicator_testkit.histories.repeats import lost, thawed
+from ureplicator_testkit.histories.repeats import late, lost
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.servers.processes import eventually
 
@@ -73,7 +73,7 @@ def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
             "the thawed controller is back",
         )
         assert fleet.leader() == successor
-    flow.judge(thawed(victim))
+    flow.judge(late(victim))
 
 
 def test_a_leader_killed_in_the_middle_of_its_plans_loses_no_request(
@@ -132,4 +132,4 @@ def test_a_worker_whose_loop_hangs_while_its_session_lives_is_evicted(
     fleet.rest("POST", f"/instances/{id}")
     fleet.wait_workers(id)
     fleet.workers[id].assert_running()
-    flow.judge(thawed(id))
+    flow.judge(late(id))

@@ -21,7 +21,7 @@ import pytest
 from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.histories.events import Fault
-from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, lost, thawed
+from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, late, lost
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.topics import read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -316,7 +316,7 @@ def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
     print(f"driver thawed: it has its share again after {time.monotonic() - thawed_s:.1f} s")
     flow.assert_copying(deadline_s=BACK_S)
     assert pids(fleet, "w2") == before, "the slots of the other worker are untouched"
-    flow.judge(thawed("w1"))
+    flow.judge(late("w1"))
     for each in (flow, once):
         print(f"{each.topic}: nothing lost, {repeated(site, each)} repeated")
     assert repeated(site, once) == 0

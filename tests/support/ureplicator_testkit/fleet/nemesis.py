@@ -6,7 +6,8 @@
     heal    all that is frozen goes on, every path is open, and what was killed has ended
 
 The same worker may be hit twice. `repeats` names the writers that were hit: their last records may be there
-twice if the route delivers at least once.
+twice if the route delivers at least once. A frozen target, and a path to it that is cut, hold requests that
+arrive when all is healed; the other fault may have replaced their sender by then.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ureplicator_testkit.fleet.real_fleet import Fleet, pids_of
-from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, Lost, lost, thawed
+from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, Lost, late, lost
 from ureplicator_testkit.servers.network import BreakableServers, NetworkPaths
 from ureplicator_testkit.servers.processes import Process
 from ureplicator_testkit.servers.proxy import BOTH, Proxy, Way
@@ -32,7 +33,7 @@ CLUSTERS = ("source", "target")
 
 @dataclass(frozen=True, slots=True)
 class DrawnFault:
-    """`repeats`: the writer that is hit."""
+    """`repeats`: the writer that is hit, and whether it may have requests that arrive late."""
 
     name: str
     begin: Callable[[], None]
@@ -69,7 +70,7 @@ class Nemesis:
     def repeats(self) -> Lost:
         each = [fault.repeats for fault in self.faults]
         workers = frozenset(id for one in each for id in one.workers)
-        return Lost(workers, thawed=any(one.thawed for one in each))
+        return Lost(workers, late=any(one.late for one in each))
 
     def begin(self) -> None:
         for fault in self.faults:
@@ -109,7 +110,7 @@ class Nemesis:
 
     def _freeze_worker(self) -> DrawnFault:
         id = self._worker()
-        return DrawnFault(f"freeze {id}", self._fleet.workers[id].pause, thawed(id))
+        return DrawnFault(f"freeze {id}", self._fleet.workers[id].pause, late(id))
 
     def _freeze_leader(self) -> DrawnFault:
         id = self._fleet.leader()
@@ -117,7 +118,8 @@ class Nemesis:
 
     def _freeze_cluster(self) -> DrawnFault:
         end = self._dice.choice(CLUSTERS)
-        return DrawnFault(f"freeze the {end}", self._site.cluster(end).pause)
+        repeats = Lost(late=end == "target")
+        return DrawnFault(f"freeze the {end}", self._site.cluster(end).pause, repeats)
 
     def _freeze_zookeeper(self) -> DrawnFault:
         member = self._dice.choice(self._site.zookeeper.members)
@@ -129,12 +131,13 @@ class Nemesis:
         id, end, ways = self._worker(), self._dice.choice(CLUSTERS), self._dice.choice(WAYS)
         proxy = proxies(self._fleet.links[id])[end]
         name = f"cut {id} off from the {end} ({' and '.join(ways)})"
-        return DrawnFault(name, partial(proxy.stall, *ways), lost(id))
+        repeats = Lost(frozenset({id}), late=end == "target" and Way.UP in ways)
+        return DrawnFault(name, partial(proxy.stall, *ways), repeats)
 
     def _cut_zookeeper(self) -> DrawnFault:
         id, ways = self._worker(), self._dice.choice(WAYS)
         name = f"cut {id} off from ZooKeeper ({' and '.join(ways)})"
-        return DrawnFault(name, partial(self._fleet.links[id].stall_zookeeper, *ways), thawed(id))
+        return DrawnFault(name, partial(self._fleet.links[id].stall_zookeeper, *ways), late(id))
 
     def _worker(self) -> str:
         return self._dice.choice(sorted(self._fleet.workers))

@@ -2,7 +2,8 @@
 
 A copier begins at a committed position. So what is repeated begins at a position that a lost writer had
 committed, or at the one that it found and had not yet committed beyond: its predecessor's last. A partition
-that no lost writer ever held repeats nothing. A writer that was frozen continues where it stopped: then the
+that no lost writer ever held repeats nothing. What a writer sends may also arrive after its successor has
+begun: it was frozen and continues where it stopped, or its requests were held up on their way. Then the
 repeats need not begin at a position, but lie behind one.
 
 Between two commits lie the records of one interval, or what a new writer found waiting and copied in its
@@ -24,10 +25,10 @@ from ureplicator_testkit.records.commits import CommittedOffset
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Writers that ended without a last commit, or (`thawed`) continue after they were replaced."""
+    """Writers that ended without a last commit. `late`: what they sent may arrive when they are replaced."""
 
     workers: frozenset[str] = frozenset()
-    thawed: bool = False
+    late: bool = False
 
 
 NO_LOST_WRITER = Lost()
@@ -37,8 +38,8 @@ def lost(*workers: str) -> Lost:
     return Lost(frozenset(workers))
 
 
-def thawed(*workers: str) -> Lost:
-    return Lost(frozenset(workers), thawed=True)
+def late(*workers: str) -> Lost:
+    return Lost(frozenset(workers), late=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def _judge(
     starts = [_next(offsets, each.offset) for each in _positions(commits, who)]
     if not starts:
         return "no lost writer held it"
-    if who.thawed:
+    if who.late:
         return "" if replay.offset >= min(starts) else f"before the first position {min(starts)}"
     if replay.offset not in starts:
         return f"not from a position of {sorted(who.workers)}"

@@ -10,9 +10,9 @@ from ureplicator_testkit.histories.repeats import (
     NO_LOST_WRITER,
     Lost,
     Replay,
+    late,
     lost,
     replays,
-    thawed,
     unexplained,
 )
 from ureplicator_testkit.records.commits import CommittedOffset
@@ -85,14 +85,15 @@ def test_a_writer_lost_in_its_first_interval_may_repeat_all_that_it_found() -> N
     assert not wrong([*range(12), *range(12, 36), *range(12, 40)], lost("w1", "w2"))
 
 
-def test_a_thawed_writer_continues_where_it_stopped() -> None:
+def test_what_arrives_late_lies_behind_a_position() -> None:
+    """Its writer was frozen, or its requests were held up, until its successor had copied up to 30."""
     beyond = [*range(12), *range(12, 30), *range(15, 32), *range(32, 40)]
-    assert not wrong(beyond, thawed("w1"))
-    assert "no lost writer" in wrong(beyond, thawed("w3"))[0]
-    assert "before the first position" in wrong([*range(33), *range(11, 40)], thawed("w2"))[0]
+    assert not wrong(beyond, late("w1"))
+    assert "no lost writer" in wrong(beyond, late("w3"))[0]
+    assert "before the first position" in wrong([*range(33), *range(11, 40)], late("w2"))[0]
 
 
-@pytest.mark.parametrize("who", [lost("w2"), thawed("w2")])
+@pytest.mark.parametrize("who", [lost("w2"), late("w2")])
 def test_a_writer_lost_before_its_first_commit_repeats_from_what_it_found(who: Lost) -> None:
     """It took over at 12 and copied up to 20, and began there again before it committed 30."""
     assert not wrong([*range(20), *range(12, 40)], who)
