@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 
 from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
 
@@ -24,15 +25,22 @@ class Latencies:
 
 
 class LatencyHistogram:
-    __slots__ = ("counts", "sum_ms")
+    __slots__ = ("_monotonic_s", "_wall_s", "counts", "sum_ms")
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
         self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self.sum_ms = 0.0
+        self._monotonic_s = monotonic_s
+        self._wall_s = wall_s
 
     def record_since(self, since_s: float) -> None:
         """`since_s` is a monotonic time of this process."""
-        latency_ms = (time.monotonic() - since_s) * 1_000
+        latency_ms = (self._monotonic_s() - since_s) * 1_000
         self.counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
         self.sum_ms += latency_ms
 
@@ -41,7 +49,7 @@ class LatencyHistogram:
 
         Batches of the oldest format have no time (-1) and are not counted.
         """
-        now_ms = time.time() * 1_000
+        now_ms = self._wall_s() * 1_000
         for timestamp_ms in timestamps_ms:
             if timestamp_ms >= 0:
                 latency_ms = max(0.0, now_ms - timestamp_ms)

