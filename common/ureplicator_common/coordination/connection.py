@@ -10,6 +10,8 @@ is a connection that reconnects by itself. These are its traps (2.11) and the co
 * **The delay between two connection attempts grows up to an hour.** Here: `RECONNECT_DELAY_S`.
 * **One silent host uses up the whole session timeout**, and so does a host that accepts the connection
   but not yet the session (as a starting server may). `_Handler` gives each host a share.
+* **Hosts are tried in random order**, so the one that has just fallen silent may be the next one, too, and
+  take its share once more. `_Handler` passes it over once.
 * **The connection thread dies of an unexpected error** (a response out of order). It is restarted, with
   a new session.
 * **Only a server reports LOST.** While none responds, kazoo reports SUSPENDED, and so does this class.
@@ -82,6 +84,8 @@ class _Handler(SequentialThreadingHandler):
         self._tls = tls
         self._socket: socket.socket | None = None
         self._server = ""
+        self._address: tuple[str, int] | None = None
+        """Of the last attempt to connect."""
         self._has_session = False
         self._is_refused = False
         self._patience = 1
@@ -91,6 +95,12 @@ class _Handler(SequentialThreadingHandler):
     def create_connection(self, *args: Any, **kwargs: Any) -> socket.socket:
         if self.closing:
             raise ConnectionAbortedError(errno.ECONNABORTED, "closing")
+        former, self._address = self._address, kwargs["address"]
+        if self._has_session and former == self._address:
+            self._has_session = False
+            raise ConnectionAbortedError(
+                errno.ECONNABORTED, "its connection was lost: others first"
+            )
         timeout_s = min(kwargs["timeout"], self._connect_timeout_s * self._patience)
         deadline_s = time.monotonic() + timeout_s
         self._has_session = False
