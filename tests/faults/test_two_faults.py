@@ -37,4 +37,4 @@ def test_two_faults_at_once_lose_nothing(
     nemesis.heal()
     flow.wait_owned_by(set(fleet.workers), RECOVERY_S)
     flow.assert_copying(deadline_s=RECOVERY_S)
-    flow.judge(nemesis.repeats)
+    flow.judge(nemesis.repeats())

@@ -5,7 +5,7 @@
     begin   both, one right after the other
     heal    all that is frozen goes on, every path is open, and what was killed has ended
 
-The same worker may be hit twice. `repeats` names the writers that were hit: their last records may be there
+The same worker may be hit twice. `repeats` tells the writers that were hit: their last records may be there
 twice if the route delivers at least once. A frozen target, and a path to it that is cut, hold requests that
 arrive when all is healed; the other fault may have replaced their sender by then.
 """
@@ -62,17 +62,22 @@ class Nemesis:
         }
         self.faults = [kinds[kind]() for kind in dice.sample(sorted(kinds), 2)]
         self.lasts_s = dice.uniform(1, longest_s)
+        self._begun_after = 0
+        """Number of the last event before."""
 
     def __str__(self) -> str:
         return f"{' and '.join(fault.name for fault in self.faults)}, {self.lasts_s:.1f} s"
 
-    @property
     def repeats(self) -> Lost:
+        """Of the writers that were hit, and of those whose session ended because a ZooKeeper server was
+        frozen: they copy until their commits are refused."""
         each = [fault.repeats for fault in self.faults]
-        workers = frozenset(id for one in each for id in one.workers)
-        return Lost(workers, late=any(one.late for one in each))
+        hit = frozenset(id for one in each for id in one.workers)
+        expired = self._fleet.ended_sessions(self._begun_after) - hit
+        return Lost(hit | expired, late=bool(expired) or any(one.late for one in each))
 
     def begin(self) -> None:
+        self._begun_after = self._fleet.last_event()
         for fault in self.faults:
             fault.begin()
 

@@ -33,6 +33,8 @@ READY_S = 60
 SETTLED_S = 60
 REST_S = 10
 MOVES_KEPT = 1_000
+SESSION_ENDED = ("gone", "restarted")
+"""Beginnings of the reasons in the history."""
 
 
 class Fleet:
@@ -310,6 +312,20 @@ class Fleet:
         """Moves of the topic's partitions in the history, newest first."""
         shown = self.rest("GET", f"/history?topic={topic}&kind=move&limit={MOVES_KEPT}")["history"]
         return [(move["number"], move["partition"], move["from"], move["to"]) for move in shown]
+
+    def last_event(self) -> int:
+        """Number of the newest event in the history; 0 if there is none."""
+        shown = self.rest("GET", "/history?limit=1")["history"]
+        return shown[0]["number"] if shown else 0
+
+    def ended_sessions(self, since: int) -> set[str]:
+        """Workers whose session has ended after the event of this number."""
+        shown = self.rest("GET", f"/history?kind=worker&limit={MOVES_KEPT}")["history"]
+        return {
+            each["worker"]
+            for each in shown
+            if each["number"] > since and each["reason"].startswith(SESSION_ENDED)
+        }
 
     def leader(self) -> str:
         """Id of the leading controller; "" if none."""
