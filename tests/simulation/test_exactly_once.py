@@ -18,6 +18,9 @@ AT_A_TIME = max(1, min(2, os.cpu_count() or 1))
 TIMEOUT_S = 1_700
 """These runs have what other lanes of `scripts/test` leave of the processor."""
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"}
+"""Read before threads start runs: pytest changes a variable with each test."""
+
 Run = subprocess.CompletedProcess[str]
 
 
@@ -29,7 +32,7 @@ def histories(*options: str) -> Run:
         text=True,
         timeout=TIMEOUT_S,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"},
+        env=ENVIRONMENT,
     )
 
 

@@ -56,6 +56,9 @@ FIRST = {
 }
 """Seeds that caught them, tried before the others of the same `SEEDS`: a minute less for each."""
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"}
+"""Read before threads start runs: pytest changes a variable with each test."""
+
 Run = subprocess.CompletedProcess[str]
 
 
@@ -87,7 +90,7 @@ def _run_seeds(mutant: str, first: int, seeds: int) -> Run:
         text=True,
         timeout=TIMEOUT_S,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"},
+        env=ENVIRONMENT,
     )
 
 
