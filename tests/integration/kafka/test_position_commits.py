@@ -1,5 +1,6 @@
 """Commits of positions that follow one another at once, on a real cluster."""
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.transactions import markers
 from ureplicator_common.kafka.transactions.markers import transaction_state
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import position_group
@@ -49,9 +51,16 @@ def test_a_commit_waits_for_the_markers_of_the_one_before(store: PositionStore, 
 
 
 def test_the_markers_of_a_commit_are_written_when_it_was_waited_for_them(
-    client: ClusterClient, store: PositionStore, fleet: str, topic: str
+    client: ClusterClient,
+    store: PositionStore,
+    fleet: str,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise most transactions are still being ended a millisecond later."""
+    """Otherwise most transactions are still being ended a millisecond later. However slow the broker is here,
+    waiting is worth it."""
+    monkeypatch.setattr(markers, "WORTH_S", math.inf)
+    monkeypatch.setattr(markers, "LONGEST_S", math.inf)
     states: list[str] = []
     for offset in range(WAITED):
         commit(store, topic, offset)
