@@ -95,7 +95,7 @@ def test_settings_of_a_frozen_broker_are_waited_for_as_long_as_the_caller_says(
             admin.effective_configs(["plain"], timeout_s=1.0)
     finally:
         cluster.resume_broker()
-    assert time.monotonic() - began_s < TIMEOUT_S
+    assert time.monotonic() - began_s < 3.0
 
 
 def test_a_grown_topic_keeps_its_id(admin: ConfluentTopicAdmin) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ureplicator_testkit.servers.ports import claim_port
-from ureplicator_testkit.servers.processes import deadline_factor, eventually
+from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
 
 SILENCE_S = 0.3
@@ -134,24 +134,24 @@ def test_a_reset_of_the_client_is_a_reset_at_the_server(client: socket.socket, e
 def test_slow_delays_every_byte_but_not_one_after_the_other(
     client: socket.socket, proxy: Proxy
 ) -> None:
-    proxy.slow(delay_s=0.5)
+    proxy.slow(delay_s=0.1)
     began_s = time.monotonic()
     for _ in range(20):
         client.sendall(b"x" * 1000)
     received(client, 20_000)
     took_s = time.monotonic() - began_s
-    assert 1.0 <= took_s < 5.0
+    assert 0.2 <= took_s < 1.0
     proxy.heal()
     began_s = time.monotonic()
     echoed(client, b"x")
-    assert time.monotonic() - began_s < 0.5
+    assert time.monotonic() - began_s < 0.1
 
 
 def test_a_rate_is_kept(client: socket.socket, proxy: Proxy) -> None:
     proxy.slow(Way.DOWN, rate_bytes_per_s=200_000)
     began_s = time.monotonic()
     echoed(client, b"x" * 100_000)
-    assert 0.4 <= time.monotonic() - began_s < 1.5 * deadline_factor()
+    assert 0.4 <= time.monotonic() - began_s < 1.5
 
 
 def test_all_connections_share_a_line(proxy: Proxy) -> None:
@@ -161,7 +161,7 @@ def test_all_connections_share_a_line(proxy: Proxy) -> None:
         one.sendall(b"x" * 40_000)
         other.sendall(b"y" * 40_000)
         assert received(one, 40_000) + received(other, 40_000) == b"x" * 40_000 + b"y" * 40_000
-        assert 0.35 <= time.monotonic() - began_s < 1.5 * deadline_factor()
+        assert 0.35 <= time.monotonic() - began_s < 1.5
 
 
 def test_a_slow_line_holds_the_sender_up(client: socket.socket, proxy: Proxy, echo: Echo) -> None:
