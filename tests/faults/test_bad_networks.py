@@ -15,6 +15,7 @@ from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, Way
+from ureplicator_worker.copier.raw.net.produce_api import API_KEY as PRODUCE
 
 DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": 8}
 SEED = 4
@@ -24,7 +25,6 @@ SILENCE_TIMEOUT_S = 30
 shown as long after it was sent. The rest is for a busy machine."""
 RECOVERY_S = 5
 ON_THE_WAY_S = 1
-PRODUCE = 0
 MEGABIT_BYTES = 125_000
 
 

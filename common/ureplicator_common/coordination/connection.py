@@ -96,14 +96,14 @@ class _Handler(SequentialThreadingHandler):
         if self.closing:
             raise ConnectionAbortedError(errno.ECONNABORTED, "closing")
         former, self._address = self._address, kwargs["address"]
-        if self._has_session and former == self._address:
-            self._has_session = False
+        was_lost = self._has_session and former == self._address
+        self._has_session = False
+        if was_lost:
             raise ConnectionAbortedError(
                 errno.ECONNABORTED, "its connection was lost: others first"
             )
         timeout_s = min(kwargs["timeout"], self._connect_timeout_s * self._patience)
         deadline_s = time.monotonic() + timeout_s
-        self._has_session = False
         try:
             self._socket = super().create_connection(*args, **{**kwargs, "timeout": timeout_s})
         except OSError as error:

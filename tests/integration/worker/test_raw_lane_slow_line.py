@@ -16,6 +16,7 @@ from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_t
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
+from ureplicator_worker.copier.raw.net.produce_api import API_KEY as PRODUCE
 
 PARTITIONS = 8
 LISTENER = "SLOW"
@@ -24,8 +25,6 @@ SHARE = 0.8
 """Of the line, at least."""
 SHARE_OF_A_TRICKLE = 0.6
 """A fetch brings one batch, which takes two seconds; then the line waits for the next request."""
-PRODUCE = 0
-"""API key."""
 SMALL_BATCHES = 1_200
 BATCHES_A_REQUEST = 8
 """At least, in the mean."""
