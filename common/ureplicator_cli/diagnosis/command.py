@@ -26,6 +26,7 @@ from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.config.sources import merge_sources
 from ureplicator_common.config.yaml_file import UnreadableFile
+from ureplicator_common.whole_file import whole_file
 
 MAX_LOG_BYTES = 32 << 20
 """The end of each log."""
@@ -161,22 +162,16 @@ def _end_of(path: Path) -> str:
 
 
 def _write(out: Path, members: Iterator[tuple[str, str]]) -> int:
-    """Write a new file that its owner alone may read; returns the number of members. Raises OSError."""
-    part = out.with_name(f"{out.name}.part")
+    """Write a file that its owner alone may read; returns the number of members. Raises OSError."""
     count = 0
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with (
-            os.fdopen(descriptor, "wb") as file,
-            tarfile.open(fileobj=file, mode="w:gz") as archive,
-        ):
-            for name, text in members:
-                data = text.encode()
-                entry = tarfile.TarInfo(f"ureplicator-diagnosis/{name}")
-                entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
-                archive.addfile(entry, io.BytesIO(data))
-                count += 1
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        whole_file(out, mode=0o600) as file,
+        tarfile.open(fileobj=file, mode="w:gz") as archive,
+    ):
+        for name, text in members:
+            data = text.encode()
+            entry = tarfile.TarInfo(f"ureplicator-diagnosis/{name}")
+            entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
+            archive.addfile(entry, io.BytesIO(data))
+            count += 1
     return count

@@ -8,12 +8,12 @@ partitions.parquet  the counts of each partition, the same
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.whole_file import whole_file
 from ureplicator_worker.audit.result import AuditResult
 
 RESULT = "result.json"
@@ -38,9 +38,8 @@ def save(folder: Path, result: AuditResult) -> None:
     """Replace the JSON at once, so that an interrupted audit leaves a whole one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = folder / f".{RESULT}"
-        written.write_text(json.dumps(result.to_json(), indent=1))
-        os.replace(written, folder / RESULT)
+        with whole_file(folder / RESULT) as file:
+            file.write(json.dumps(result.to_json(), indent=1).encode())
     except OSError as error:
         raise PermanentError(f"{folder}: {error.strerror}") from error
 

@@ -41,6 +41,7 @@ from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, SessionId, TopicKey
 from ureplicator_common.pages.web import WebServer
+from ureplicator_common.whole_file import whole_file
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
 from ureplicator_worker.audit.rounds import Watch
@@ -227,7 +228,8 @@ class Auditor:
         path = Path(self._settings.audit.reports) / str(key.route) / key.topic / f"{request}.json"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(result.to_json(), indent=1) + "\n")
+            with whole_file(path) as file:
+                file.write(json.dumps(result.to_json(), indent=1).encode() + b"\n")
         except OSError as error:
             logger.error("the result of audit %s is not kept: %s", request, error)
             return ""

@@ -183,3 +183,18 @@ def test_nested_secrets() -> None:
     assert secrets_in(tree) == {"one-secret", "two-secret", "three"}
     assert "secret" not in str(masked_tree(tree)["password"])
     assert masked_tree(tree)["list"] == [{"client_secret": "********"}]
+
+
+def test_a_link_in_the_folder_of_the_archive_is_not_followed(
+    rest: RestFixture, url: str, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("not yours")
+    out = tmp_path / "diagnosis.tar.gz"
+    (tmp_path / "diagnosis.tar.gz.part").symlink_to(victim)
+
+    result = run("diagnose", "--out", out, url=url)
+
+    assert result.exit_code == 0, result.output
+    assert victim.read_text() == "not yours"
+    assert out.stat().st_mode & 0o777 == 0o600
