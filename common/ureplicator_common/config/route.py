@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ureplicator_common.config.audit import RouteAuditSettings
 from ureplicator_common.config.mirror_maker import translated
@@ -100,7 +100,7 @@ class GroupSyncSettings(Section):
 
     enabled: bool = False
     """Write the translated offsets of the source's groups to the target, where a group has no members and no
-    higher offset. Default false: nothing of the target's groups is touched."""
+    higher offset. It needs `offset_map: true`. Default false: nothing of the target's groups is touched."""
     groups: GroupPatterns = GroupPatterns()
     interval_s: float = Field(default=5.0, ge=0.5)
     """Seconds between two rounds. A consumer that fails over reads again what it read since the last one."""
@@ -390,6 +390,16 @@ class RouteConfig(Section):
             expected = " or ".join(Delivery)
             raise ValueError(f"unknown value {delivery!r}, expected {expected}")
         return delivery
+
+    @field_validator("sync_group_offsets")
+    @classmethod
+    def _mapped(cls, sync: GroupSyncSettings, info: ValidationInfo) -> GroupSyncSettings:
+        if sync.enabled and info.data.get("offset_map") is False:
+            raise ValueError(
+                "enabled needs offset_map: true on the same route, else offsets of groups with unread"
+                " records cannot be translated"
+            )
+        return sync
 
     @field_validator("start", mode="before")
     @classmethod

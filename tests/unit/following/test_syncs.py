@@ -21,6 +21,7 @@ from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture
 SYNCED = {
     "source": "source",
     "target": "target",
+    "offset_map": True,
     "sync_group_offsets": {"enabled": True},
     "sync_topic_acls": {"enabled": True},
 }

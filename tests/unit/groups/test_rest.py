@@ -188,7 +188,7 @@ def deleting(new_rest: NewRest) -> RestFixture:
         "source_deletion_grace_s": 60,
         "groups": {"exclude": ["other"]},
     }
-    rest = new_rest(({**ONE_ROUTE[0], "sync_group_offsets": policy},))
+    rest = new_rest(({**ONE_ROUTE[0], "offset_map": True, "sync_group_offsets": policy},))
     rest.publish(RouteSettings())
     rest.put_intent("orders", TopicIntent(2, 2))
     return rest

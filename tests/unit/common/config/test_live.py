@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from ureplicator_common.config.live.changes import LIVE_SETTINGS, encoded_changes, merged_changes
 from ureplicator_common.config.live.routes import (
@@ -65,6 +66,16 @@ def test_what_is_shown_can_be_set() -> None:
     shown = shown_settings(FILE)
     assert shown.keys() == set(LIVE_SETTINGS)
     assert changed_route(FILE, shown) == FILE
+
+
+def test_offsets_of_groups_do_not_follow_without_the_offset_map() -> None:
+    tree = {"source": "west", "target": "east", "sync_group_offsets": {"enabled": True}}
+    with pytest.raises(ValidationError, match="needs offset_map: true on the same route"):
+        RouteConfig.model_validate(tree)
+
+    config = RouteConfig.model_validate({**tree, "offset_map": True})
+    with pytest.raises(Faults, match="needs offset_map: true on the same route"):
+        changed_route(config, {"offset_map": False})
 
 
 VALUES = st.one_of(st.none(), st.sampled_from(["x", "y"]))

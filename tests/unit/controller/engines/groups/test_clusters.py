@@ -18,6 +18,7 @@ def test_nothing_is_connected_while_another_controller_leads() -> None:
     config = RouteConfig(
         source="a",
         target="b",
+        offset_map=True,
         sync_group_offsets=GroupSyncSettings(
             enabled=True, groups=GroupPatterns(include=("app-.*",)), interval_s=2.0
         ),
