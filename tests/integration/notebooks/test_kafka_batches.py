@@ -17,6 +17,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 from ureplicator_testkit.docs.samples import blocks
 from ureplicator_testkit.records.comparison import ConsumedRecord
+from ureplicator_testkit.records.emptied import EmptiedFetches
 from ureplicator_testkit.records.topics import (
     add_partitions,
     create_topic,
@@ -25,6 +26,7 @@ from ureplicator_testkit.records.topics import (
     produce_in_transaction,
     read_all,
     sample_records,
+    transaction,
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
 
@@ -240,6 +242,38 @@ def test_a_stream_reads_each_offset_once(
     assert second[last] == first[last] * 2
     found = sorted(row for runs in second.values() for row in runs[0])
     assert found == places(read_all(bootstrap, source_topic))
+
+
+@pytest.mark.parametrize("lenient", ["true", "false"])
+def test_responses_without_batches_lose_nothing(
+    spark: Notebook,
+    source_cluster: KafkaCluster,
+    source_topic: str,
+    lenient: str,
+    tmp_path: Path,
+) -> None:
+    """Four fetches of a batch and as many of a stream are answered as by a broker whose read of tiered
+    storage is late; a transaction that is open and a hole before it are behind the records."""
+    bootstrap = source_cluster.bootstrap
+    port = int(bootstrap.rpartition(":")[2])
+    produce(bootstrap, source_topic, sample_records(200, partitions=4))
+    transact(bootstrap, source_topic, commit=False)
+    with (
+        EmptiedFetches(port, left=4) as relay,
+        transaction(bootstrap, transactional_id=f"{source_topic}-2") as open_one,
+    ):
+        for number in range(4):
+            open_one.produce(source_topic, b"of the open transaction", partition=number)
+        assert not open_one.flush(END_S)
+        spark.run(SETUP.format(topic=source_topic, bootstrap=relay.address))
+        found = spark.run(f"result = offsets(read(failOnDataLoss={lenient!r}))")
+        assert (relay.left, len(found)) == (0, 200)
+        relay.left = 4
+        run = f"stream({str(tmp_path / 'c')!r}, batches, startingOffsets='earliest')"
+        runs = spark.run(f"batches = {{}}\n{run}\nresult = batches")
+        assert relay.left == 0
+    assert sorted(row for rows in runs.values() for row in rows[0]) == found
+    assert found == [[number, n] for number in range(4) for n in range(50)]
 
 
 def test_a_stream_that_begins_at_the_end(

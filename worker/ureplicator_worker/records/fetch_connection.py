@@ -14,6 +14,7 @@ from typing import Protocol
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import (
     CONNECT_TIMEOUT_S,
+    READ_COMMITTED,
     Broker,
     Security,
     connect,
@@ -34,7 +35,6 @@ from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 CLIENT_ID = "ureplicator-records"
 SILENCE_TIMEOUT_S = 10.0
-MAX_WAIT_MS = 500
 FIRST_BUFFER_BYTES = 1 << 20
 MAX_RESPONSE_BYTES = 1 << 30
 
@@ -83,13 +83,15 @@ class FetchConnection:
         self._buffer = memoryview(bytearray(FIRST_BUFFER_BYTES))
         self._correlation_id = 0
 
-    def send(self, wanted: Wanted) -> None:
+    def send(self, wanted: Wanted, *, max_wait_ms: int, isolation: int = READ_COMMITTED) -> None:
+        """Ask the broker to respond within `max_wait_ms`, which is shorter than SILENCE_TIMEOUT_S."""
         self._correlation_id += 1
         request = self._session.request(
             {self._key: wanted},
             correlation_id=self._correlation_id,
-            max_wait_ms=MAX_WAIT_MS,
+            max_wait_ms=max_wait_ms,
             max_bytes=wanted.max_bytes,
+            isolation=isolation,
         )
         try:
             self._connection.sendall(request)

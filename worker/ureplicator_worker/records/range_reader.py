@@ -8,12 +8,22 @@ Blocking, with one connection to the leader. The broker prepares the next respon
 decoded. Fetches are read_committed; what transactions aborted is left out (`committed_batches`).
 
 The end of a range is reached by an offset, not by a count: compaction, markers and aborted transactions
-leave holes. Where the log has nothing up to the end, no batch shows that; an empty response does, if its
-last stable offset is at the end of the range or beyond it.
+leave holes. Only a batch at the end or behind it shows that nothing is left before.
 
-A leader that moves, a broker that is away or silent, and a range whose end is not committed yet are waited
-for, up to `timeout_s` without progress. Everything else is an error of its own type (`errors`). What was
-yielded before an error is right; a task that is run again reads the same records.
+A response without a batch shows nothing, whatever offsets it names. A broker with tiered storage responds so
+where its remote read takes too long (KIP-405): up to Kafka 3.7 after the `max_wait_ms` of the request, later
+after its own `remote.fetch.max.wait.ms` (KIP-1018). So the range is fetched again, with a longer wait each
+time.
+Every second of these fetches is read_uncommitted, as the next batch may be of an open transaction, which
+others do not show; nothing is taken from it but the proof that the next batch is behind the range.
+
+A response with a throttle time is no fault: the next request is sent when that time is over, on the same
+connection (KIP-219). One that is throttled by a quota has no partitions at all.
+
+A leader that moves, a broker that is away or silent, a range whose end is not committed yet, and responses
+without a batch are waited for, up to `timeout_s` without progress; time that the broker asks for does not
+count. Everything else is an error of its own type (`errors`). What was yielded before an error is right; a
+task that is run again reads the same records.
 """
 
 from __future__ import annotations
@@ -23,8 +33,15 @@ from contextlib import closing
 
 import pyarrow as pa
 
+from ureplicator_common.backoff import Backoff
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.client import Broker, ClusterClient, open_client
+from ureplicator_common.kafka.client import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Broker,
+    ClusterClient,
+    open_client,
+)
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_worker.copier.raw.batches.committed import committed_batches
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind
@@ -50,6 +67,11 @@ TIMEOUT_S = 60.0
 FETCH_BYTES = 4 << 20
 RETRY_S = 0.2
 CORRUPT_TRIES = 3
+MAX_WAIT_MS = 500
+LONGEST_WAIT_MS = 8_000
+"""Less than the silence after which a connection counts as broken."""
+EMPTY = Backoff((0.05, 0.1, 0.2, 0.5, 1.0))
+"""Pauses after responses without a batch. Brokers usually have waited by themselves, before each."""
 
 Stored = tuple[memoryview, Header]
 
@@ -112,6 +134,10 @@ class RangeReader:
         self._leader_epoch = self._batch_epoch = -1
         self._connection: FetchConnection | None = None
         self._corrupt_tries = 0
+        self._empty = EMPTY
+        self._isolation = READ_COMMITTED
+        self._throttled_s = 0.0
+        self._reason = ""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         columns = self._columns
@@ -146,18 +172,19 @@ class RangeReader:
         deadline_s = self._client.deadline_s(self._timeout_s)
         while True:
             before = self._position
-            reason = f"the log is committed up to offset {before} only"
             try:
                 stored = self._fetch()
                 if self._position > before:
                     return stored
+                deadline_s += self._throttled_s
             except ClusterUnavailable as error:
-                reason = str(error)
+                self._reason = str(error)
                 self.close()
                 self._client.pause(RETRY_S)
             if self._client.now_s() >= deadline_s:
                 raise RangeUnavailable(
-                    f"{self}: nothing read from offset {before} for {self._timeout_s:.0f} s: {reason}"
+                    f"{self}: nothing read from offset {before} for {self._timeout_s:.0f} s: "
+                    f"{self._reason}"
                 )
 
     def _fetch(self) -> list[Stored]:
@@ -167,15 +194,15 @@ class RangeReader:
             self._send()
         assert self._connection is not None
         view, result = self._connection.receive()
-        if result.error or not result.partitions:
+        self._throttled_s = result.throttle_ms / 1_000
+        if result.error or not (result.partitions or result.throttle_ms):
             raise ClusterUnavailable(f"{self._connection.broker}: {error_name(result.error)}")
-        (fetched,) = result.partitions
-        stored = self._stored(view, fetched)
+        self._reason = "no batch of the range in a response"
+        if result.throttle_ms:
+            self._reason = f"{self._connection.broker} throttles reading, by a quota of the cluster"
+        stored = self._stored(view, result.partitions[0]) if result.partitions else []
         if self._position < self._end:
-            try:
-                self._send()
-            except ClusterUnavailable:
-                self.close()
+            self._send_next()
         return stored
 
     def _connect(self) -> None:
@@ -192,10 +219,24 @@ class RangeReader:
         keys = TopicKeys.of(self._topic, topic_id, self._partition)
         self._connection = FetchConnection(broker, keys, open_connection=self._open)
 
+    def _send_next(self) -> None:
+        """When the broker wants it; after a response without a batch, a while later."""
+        pause_s = max(self._throttled_s, self._empty.delay_s)
+        if pause_s:
+            self._client.pause(pause_s)
+        try:
+            self._send()
+        except ClusterUnavailable:
+            self.close()
+
     def _send(self) -> None:
         assert self._connection is not None
+        tries = self._empty.failures
+        self._isolation = READ_UNCOMMITTED if tries % 2 else READ_COMMITTED
         self._connection.send(
-            Wanted(self._position, self._leader_epoch, self._batch_epoch, FETCH_BYTES)
+            Wanted(self._position, self._leader_epoch, self._batch_epoch, FETCH_BYTES),
+            max_wait_ms=min(LONGEST_WAIT_MS, MAX_WAIT_MS << (tries + 1) // 2),
+            isolation=self._isolation,
         )
 
     def _stored(self, view: memoryview, fetched: Fetched) -> list[Stored]:
@@ -203,8 +244,7 @@ class RangeReader:
         if fetched.error or fetched.diverging:
             self._refuse(fetched)
         if fetched.start == fetched.end:
-            if fetched.last_stable >= self._end:
-                self._position = self._end
+            self._note_empty(fetched.last_stable)
             return []
         before = self._position
         stored: list[Stored] = []
@@ -213,6 +253,8 @@ class RangeReader:
             for batch, header, kind in found:
                 if header.base_offset >= self._end and header.magic >= 2:
                     self._position = self._end
+                    break
+                if self._isolation == READ_UNCOMMITTED:
                     break
                 if kind is Kind.PASS or kind is Kind.REBUILD:
                     stored.append((batch, header))
@@ -223,7 +265,17 @@ class RangeReader:
                 self._corrupt(error)
         else:
             self._corrupt_tries = 0
+        self._empty = EMPTY if self._position > before else self._empty.failed()
         return stored
+
+    def _note_empty(self, last_stable: int) -> None:
+        self._reason = f"the log is committed up to offset {last_stable} only"
+        if last_stable >= self._end:
+            self._empty = self._empty.failed()
+            self._reason = (
+                f"brokers respond without records, though the log is committed up to {last_stable}. If "
+                "they read from tiered storage, raise their remote.fetch.max.wait.ms, or try again later"
+            )
 
     def _corrupt(self, error: CorruptBatch) -> None:
         """Nothing before it is left to read. It is fetched again: the network may have garbled it."""

@@ -150,8 +150,10 @@ class BatchLog(Log):
         end = next((base for epoch, base in starts if epoch > known), self.end)
         return (known, end) if known >= 0 and (known < last_epoch or end < offset) else None
 
-    def fetch(self, offset: int, limit: int) -> list[bytes]:
-        """Batches, whole, from the one that holds the offset, one at least."""
+    def fetch(self, offset: int, limit: int, *, stable: bool = True) -> list[bytes]:
+        """Batches, whole, from the one that holds the offset, one at least. `stable`: as far as they are
+        shown with read_committed."""
+        end = self.stable_end if stable else self.end
         found: list[bytes] = []
         size = 0
         for batch in self.taken:
@@ -159,7 +161,7 @@ class BatchLog(Log):
             if base + header_field(batch, "last_offset_delta") < offset:
                 continue
             size += len(batch)
-            if (found and size > limit) or base >= self.stable_end:
+            if (found and size > limit) or base >= end:
                 break
             found.append(batch)
         return found

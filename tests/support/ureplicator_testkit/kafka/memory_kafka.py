@@ -18,6 +18,7 @@ from typing import Any
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from ureplicator_common.kafka.client import READ_COMMITTED
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.kafka.cluster import ClusterModel, TopicPartition
@@ -60,8 +61,12 @@ class MemoryKafka(ClusterModel[BatchLog]):
     responses to produces), `hung` (partitions whose followers are slow: a request with one takes its
     time limit, in turns of 0.03 s), `newest` (the versions it reports), `late_appends` (batches that are
     appended while the next fetches of a partition are performed: after the high watermark of the response is
-    set, and before the log is read), `sessionless` (no room for fetch sessions is left), `delaying` (nodes
-    whose next produce is under way when its connection breaks: it arrives with `arrive`)."""
+    set, and before the log is read), `sessionless` (no room for fetch sessions is left), `remote_ms` (time
+    that a read of a partition takes, as from tiered storage: a fetch that waits less is answered without a
+    batch), `empty_fetches` (how many next fetches of a partition are answered so, however long they wait),
+    `throttled_fetches` (throttle times of the next responses to fetches, which have no partitions),
+    `delaying` (nodes whose next produce is under way when its connection breaks: it arrives with
+    `arrive`)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
@@ -82,6 +87,9 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.session_ids = 0
         self.sessionless = False
         self.sessions: dict[int, dict[TopicPartition, SessionEntry]] = {}
+        self.remote_ms: dict[TopicPartition, int] = {}
+        self.empty_fetches: dict[TopicPartition, int] = {}
+        self.throttled_fetches: deque[int] = deque()
         self.fetch_error = 0
         self.omit: set[TopicPartition] = set()
         self.late_appends: dict[TopicPartition, deque[bytes]] = {}
@@ -287,6 +295,9 @@ class MemoryKafka(ClusterModel[BatchLog]):
         version = request.version
         if self.fetch_error:
             return FetchResponse(version=version, error_code=self.fetch_error)
+        if self.throttled_fetches:
+            throttle_ms = self.throttled_fetches.popleft()
+            return FetchResponse(version=version, throttle_time_ms=throttle_ms, session_id=0)
         requested = {
             (requested_topic(topic), row.partition): SessionEntry(topic.topic_id, row)
             for topic in request.topics
@@ -324,7 +335,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         for (named, number), entry in list(session.items()):
             key = (self._name(named), number)
             fault = self._fetch_fault(node_id, key, entry.row, request.version)
-            row = self._fetched_row(fault, key, entry.row, room)
+            row = self._fetched_row(fault, key, entry.row, room, request)
             room -= len(row.records or b"")
             if row.records:  # the others come first in the next request of the session
                 session[named, number] = session.pop((named, number))
@@ -357,7 +368,15 @@ class MemoryKafka(ClusterModel[BatchLog]):
         is_older = known < self.logs[key].epoch
         return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def _fetched_row(self, error: int, key: TopicPartition, want: Any, room: int) -> Any:
+    def _is_late(self, key: TopicPartition, max_wait_ms: int) -> bool:
+        """The read of the partition is not done in time."""
+        left = self.empty_fetches.get(key, 0)
+        self.empty_fetches[key] = max(0, left - 1)
+        return left > 0 or max_wait_ms < self.remote_ms.get(key, 0)
+
+    def _fetched_row(
+        self, error: int, key: TopicPartition, want: Any, room: int, request: Any
+    ) -> Any:
         found: list[bytes] = []
         log = self.logs.get(key, BatchLog())
         diverging = None if error else log.diverging(want.fetch_offset, want.last_fetched_epoch)
@@ -366,10 +385,12 @@ class MemoryKafka(ClusterModel[BatchLog]):
         elif not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         high_watermark = log.end
-        if not error and room > 0:
+        if not error and room > 0 and not self._is_late(key, request.max_wait_ms):
             if late := self.late_appends.get(key):
                 log.put(late.popleft())
-            found = log.fetch(want.fetch_offset, min(room, want.partition_max_bytes))
+            limit = min(room, want.partition_max_bytes)
+            stable = request.isolation_level == READ_COMMITTED
+            found = log.fetch(want.fetch_offset, limit, stable=stable)
         rows = FetchResponse.FetchableTopicResponse.PartitionData
         epoch, end_offset = diverging or (-1, -1)
         return rows(

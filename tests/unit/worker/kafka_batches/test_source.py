@@ -51,6 +51,7 @@ class Site:
 
     def read_range(self, *, cluster: Mapping[str, str], **where: Any) -> Iterator[pa.RecordBatch]:
         client = MemoryCluster(self.kafka)
+        client.pause = lambda delay_s: None
         reader = RangeReader(client, **where, open_connection=self.connect)
         try:
             yield from reader.batches()
@@ -105,6 +106,16 @@ def test_selected_columns(site: Site) -> None:
     other = StructType([StructField("offset", StringType())])
     with pytest.raises(ConfigurationError, match="no column offset:string"):
         made().reader(other)
+
+
+@pytest.mark.parametrize("lenient", ["true", "false"])
+def test_a_slow_remote_read_loses_nothing(site: Site, lenient: str) -> None:
+    """Whether a loss would be an error or not."""
+    site.kafka.remote_ms = dict.fromkeys(site.kafka.logs, 4_000)
+    site.kafka.throttled_fetches.append(1_000)
+    reader = made(failOnDataLoss=lenient).reader(NARROW)
+    partitions = cast(list[InputPartition], reader.partitions())
+    assert offsets_of(reader, partitions, NARROW) == [list(range(10))] * 2
 
 
 def test_a_range_in_parts(site: Site) -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker
 from ureplicator_common.kafka.errors import ErrorCode
@@ -24,9 +25,11 @@ from ureplicator_worker.records.errors import (
     ReadRefused,
     RecordsUnreadable,
 )
+from ureplicator_worker.records.fetch_connection import SILENCE_TIMEOUT_S
 from ureplicator_worker.records.range_reader import CORRUPT_TRIES, RangeReader
 
 K0 = ("t", 0)
+BEGAN_S = ManualClock().monotonic_s()
 
 
 class Site:
@@ -35,8 +38,10 @@ class Site:
     def __init__(self) -> None:
         self.kafka = MemoryKafka("A", {"t": 1}, nodes=2)
         self.log = self.kafka.logs[K0]
+        self.clock = ManualClock()
         self.client = MemoryCluster(self.kafka)
-        self.client.pause = lambda delay_s: None
+        self.client.now_s = self.clock.monotonic_s
+        self.client.pause = self.clock.advance
         self.opened: list[int] = []
         self.batches: list[Any] = []
 
@@ -138,9 +143,59 @@ def test_the_end_of_a_range_in_a_hole(site: Site) -> None:
 
 
 def test_the_end_of_a_log_whose_last_batches_are_gone(site: Site) -> None:
+    """Compaction keeps the last batch of a log. Without one nothing shows that the log ends here."""
     site.log.put(*[batches.batch(3)] * 2)
     del site.log.taken[1]
+    found = site.follow(0, 6, max_batch_bytes=1)
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(RangeUnavailable, match="from offset 3 for 60 s: brokers respond without"):
+        next(found)
+    site.log.put(batches.batch(1))
+    assert site.read(3, 6) == []
+
+
+def test_a_hole_before_an_open_transaction(site: Site) -> None:
+    """Fetches with read_committed end before the batch that shows the hole."""
+    site.log.put(*[batches.batch(3)] * 2, open_batch(7))
+    del site.log.taken[1]
     assert site.read(0, 6) == [0, 1, 2]
+    assert site.clock.monotonic_s() - BEGAN_S < 1
+
+
+@pytest.mark.parametrize("empty", range(1, 6))
+def test_responses_without_a_batch_prove_nothing(site: Site, empty: int) -> None:
+    """So brokers respond when a read of tiered storage takes too long."""
+    site.log.put(*[batches.batch(3)] * 2, open_batch(7))
+    site.kafka.empty_fetches[K0] = empty
+    assert site.read(0, 6) == list(range(6))
+    assert site.opened == [site.kafka.leaders[K0]]
+
+
+@pytest.mark.parametrize("read_ms", [600, 3_000, 7_500])
+def test_a_slow_read_is_given_more_time(site: Site, read_ms: int, small_fetches: None) -> None:
+    site.log.put(*[batches.batch(3)] * 2)
+    site.kafka.remote_ms[K0] = read_ms
+    assert site.read(0, 6) == list(range(6))
+    assert max(each.max_wait_ms for each in site.kafka.requests) < SILENCE_TIMEOUT_S * 1_000
+
+
+def test_batches_that_never_come_are_an_error_that_says_what_to_do(site: Site) -> None:
+    site.log.put(batches.batch(3))
+    site.kafka.remote_ms[K0] = 1 << 31
+    with pytest.raises(RangeUnavailable, match=r"committed up to 3.*remote\.fetch\.max\.wait\.ms"):
+        site.read(0, 3)
+    assert 60 <= site.clock.monotonic_s() - BEGAN_S < 62
+    assert len(site.kafka.requests) < 80
+
+
+def test_a_throttled_response_is_waited_for_on_the_same_connection(site: Site) -> None:
+    """However long, as the broker asks for it: the time does not count as one without progress."""
+    site.log.put(batches.batch(3))
+    site.kafka.throttled_fetches.extend([5_000, 1, 4_000])
+    assert site.read(0, 3, timeout_s=2) == [0, 1, 2]
+    assert site.opened == [site.kafka.leaders[K0]]
+    assert len(site.kafka.requests) == 4
+    assert site.clock.monotonic_s() - BEGAN_S == pytest.approx(9.001)
 
 
 def test_a_range_that_is_not_committed_yet(site: Site) -> None:

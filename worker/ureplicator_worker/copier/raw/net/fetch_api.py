@@ -142,10 +142,11 @@ class FetchSession:
         correlation_id: int,
         max_wait_ms: int,
         max_bytes: int,
+        isolation: int = READ_COMMITTED,
     ) -> bytes:
         """The next request, framed; the session counts it as sent. None: fetch the partition no more."""
         changed, forgotten = self._apply(changes)
-        body = _BODY.pack(max_wait_ms, 1, max_bytes, READ_COMMITTED, self._id, self._epoch)
+        body = _BODY.pack(max_wait_ms, 1, max_bytes, isolation, self._id, self._epoch)
         if self.version < LEADERS:
             body = _REPLICA_ID.pack(-1) + body
         parts = [
