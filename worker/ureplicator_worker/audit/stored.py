@@ -5,6 +5,9 @@ responses is read whole, and the checksums of its batches are computed: a log th
 broker had accepted a batch is found there, in time. Such a batch is not comparable by its checksum, and the
 reader of its records says why.
 
+A response without a batch is taken for the end of the log. Nothing is concluded from it: the records that
+follow are compared one by one. A throttled response is waited for on its connection (KIP-219).
+
 Requests are those of `log_offsets`; nothing is shared with the copiers but the opening of connections.
 """
 
@@ -78,6 +81,7 @@ class StoredBatches:
         self._verify_every = verify_every
         self._connections: dict[Broker, tuple[socket.socket, Received]] = {}
         self._requests = 0
+        self._throttle_ms = 0
 
     def batches(self, partition: int, first: int) -> Generator[Batch]:
         """Batches with committed records, from the one that holds `first` on, to the end of the log.
@@ -101,7 +105,9 @@ class StoredBatches:
                 raise ClusterUnavailable(f"{broker}: {error}") from error
             finally:
                 self._drain(broker)
-            if offset == before:
+            if self._throttle_ms:
+                self._client.pause(self._throttle_ms / 1_000)
+            elif offset == before:
                 return
 
     def _leader(self, partition: int) -> Broker:
@@ -156,8 +162,11 @@ class StoredBatches:
         if correlation != self._requests:
             raise ConnectionAbortedError(f"response {correlation} to {self._requests}")
         received.tags()
-        _, error, _ = received.number(_ERROR)
-        if not error and received.varint() == 2:
+        self._throttle_ms, error, _ = received.number(_ERROR)
+        topics = 0 if error else received.varint() - 1
+        if topics <= 0 and not error and self._throttle_ms:
+            return Aborted(), 0
+        if topics == 1:
             received.skip(received.varint() - 1)
             if received.varint() == 2:
                 _, error, *_ = received.number(_PARTITION)

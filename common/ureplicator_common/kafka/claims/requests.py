@@ -25,7 +25,7 @@ from ureplicator_common.kafka.claims.records import (
 from ureplicator_common.kafka.client import EARLIEST, Broker, ClusterClient, ClusterView
 from ureplicator_common.kafka.errors import LEADER_MOVED, RETRIABLE_PRODUCE, ErrorCode, error_name
 from ureplicator_common.kafka.list_offsets import list_at
-from ureplicator_common.kafka.log_offsets import fetch_request
+from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
 from ureplicator_common.kafka.topics.creation import create_topic
 from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
 
@@ -121,8 +121,7 @@ class KafkaClaimLog:
             {_KEY: claims.next_offset}, max_bytes_each=FETCH_BYTES, max_bytes=FETCH_BYTES
         )
         response = self._client.call(leader, request, FetchResponse)
-        _require(response.error_code)
-        (row,) = (row for topic in response.responses for row in topic.partitions)
+        row = fetched_row(response, CLAIMS_TOPIC)
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._restart(leader)
             return False

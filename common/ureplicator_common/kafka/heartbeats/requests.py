@@ -20,7 +20,7 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import EARLIEST, LATEST, Broker, ClusterClient
 from ureplicator_common.kafka.errors import error_name
 from ureplicator_common.kafka.list_offsets import list_at
-from ureplicator_common.kafka.log_offsets import fetch_request
+from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
 from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
 
 LAST_RECORDS = 20
@@ -50,11 +50,13 @@ class KafkaHeartbeats:
             max_bytes=FETCH_BYTES,
         )
         response = self._client.call(leader, request, FetchResponse)
-        _require(topic, response.error_code)
-        rows = [row for each in response.responses for row in each.partitions]
-        for row in rows:
-            _require(topic, row.error_code)
-        return max((time_ms for row in rows for time_ms in _times_ms(topic, row)), default=None)
+        row = fetched_row(response, topic)
+        _require(topic, row.error_code)
+        if start < end and not row.records:
+            raise ClusterUnavailable(
+                f"{topic}: a response without records before {end}", delay_s=0.2
+            )
+        return max(_times_ms(topic, row), default=None)
 
     def close(self) -> None:
         self._client.close()

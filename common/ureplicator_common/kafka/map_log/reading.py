@@ -3,20 +3,23 @@
 Rows of the map and the position that they belong to are committed in one transaction. Its marker reaches the
 partition of the positions and that of the map one after the other, so a position may be seen before its rows.
 Readers that have positions wait for the rows that these name, while a transaction is open in the map.
+
+A response without a batch does not show that the log has ended before its last stable offset. Compaction
+leaves holes there, and the batch behind one may be of an open transaction, which only read_uncommitted shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafka.protocol.consumer import FetchResponse
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.client import EARLIEST, Broker, ClusterClient
+from ureplicator_common.kafka.client import EARLIEST, READ_UNCOMMITTED, Broker, ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.kafka.list_offsets import list_at
-from ureplicator_common.kafka.log_offsets import fetch_request
+from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row, first_offset
 from ureplicator_common.kafka.map_log.batches import decode_batches
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.chunks import PartitionMap
@@ -136,7 +139,7 @@ class KafkaOffsetMaps:
             max_bytes_each=self._fetch_bytes,
             max_bytes=self._fetch_bytes,
         )
-        row = _only(self._client.call(leader, request, FetchResponse))
+        row = fetched_row(self._client.call(leader, request, FetchResponse), self._topic)
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._restart(leader)
         if row.error_code:
@@ -144,7 +147,28 @@ class KafkaOffsetMaps:
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         followed.fetched(decode_batches(bytes(row.records or b"")), aborted)
         self._stable_end, self._end = int(row.last_stable_offset), int(row.high_watermark)
-        return before < followed.next_offset < int(row.last_stable_offset)
+        if before == followed.next_offset < self._stable_end:
+            self._pass_hole(leader)
+        return followed.next_offset < self._stable_end
+
+    def _pass_hole(self, leader: Broker) -> None:
+        """Go on at the last stable offset if the next batch is not before it. Raises ClusterUnavailable."""
+        followed, key = self._followed, (self._topic, NUMBER)
+        request = fetch_request(
+            {key: followed.next_offset},
+            max_bytes_each=self._fetch_bytes,
+            max_bytes=self._fetch_bytes,
+            isolation=READ_UNCOMMITTED,
+        )
+        row = fetched_row(self._client.call(leader, request, FetchResponse), self._topic)
+        first = first_offset(bytes(row.records or b""))
+        if first is None or first < self._stable_end:
+            raise ClusterUnavailable(
+                f"{self._topic}: a response without records at offset {followed.next_offset}, though the "
+                f"log is committed up to {self._stable_end}",
+                delay_s=0.2,
+            )
+        followed.next_offset = self._stable_end
 
     def _restart(self, leader: Broker) -> bool:
         """The log was truncated, or begins later: everything is read again from its start."""
@@ -155,11 +179,3 @@ class KafkaOffsetMaps:
             raise ClusterUnavailable(f"{self._topic}: {error_name(code)}", delay_s=0.2)
         self._followed.next_offset = start
         return True
-
-
-def _only(response: Any) -> Any:
-    """The row of the partition. Raises ClusterUnavailable."""
-    rows = [row for topic in response.responses for row in topic.partitions]
-    if response.error_code or len(rows) != 1:
-        raise ClusterUnavailable(f"fetch: {error_name(response.error_code)}", delay_s=0.2)
-    return rows[0]

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from kafka.protocol.consumer import FetchResponse
+
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
     BatchTime,
@@ -63,7 +65,10 @@ class MemoryCluster(ClusterClient):
         return replace(view, leaders={**view.leaders, **lost})
 
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
-        """ListOffsets, the only request that is made to a broker by its address."""
+        """Requests to a broker by its address: ListOffsets, and the fetches of brokers in memory."""
+        if response is FetchResponse:
+            self._request("fetch")
+            return self.model.fetch(broker.node_id, request)
         self._request("list offsets")
         rows = response.ListOffsetsTopicResponse
         return response(

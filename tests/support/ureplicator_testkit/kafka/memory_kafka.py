@@ -217,7 +217,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             ):
                 peer.busy_turns = request.timeout_ms // TURN_MS
         else:
-            response = self._fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
+            response = self.fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
         response.with_header(correlation_id=correlation_id, client_id="")
         return bytes(response.encode(framed=True, header=True))
 
@@ -290,7 +290,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             if node in nodes
         ]
 
-    def _fetch(self, node_id: int, request: Any) -> Any:
+    def fetch(self, node_id: int, request: Any) -> Any:
         self.requests.append(request)
         version = request.version
         if self.fetch_error:

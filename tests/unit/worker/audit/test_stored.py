@@ -27,6 +27,12 @@ class Client:
 
     security = None
 
+    def __init__(self) -> None:
+        self.paused_s: list[float] = []
+
+    def pause(self, delay_s: float) -> None:
+        self.paused_s.append(delay_s)
+
     def view(self, topics: Sequence[str]) -> ClusterView:
         return VIEW
 
@@ -67,6 +73,16 @@ def response(
     return whole
 
 
+def throttled(correlation: int, throttle_ms: int) -> bytes:
+    """Without a topic."""
+    reply = FetchResponse(
+        version=12, throttle_time_ms=throttle_ms, error_code=0, session_id=0, responses=[]
+    )
+    reply.with_header(correlation_id=correlation, client_id="")
+    whole: bytes = reply.encode(framed=True, header=True)
+    return whole
+
+
 Answer = Callable[..., StoredBatches]
 
 
@@ -75,14 +91,14 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answer]:
     """A topic whose broker sends these responses, each to a request that it does not read."""
     opened: list[socket.socket] = []
 
-    def answer(*responses: bytes, **options: Any) -> StoredBatches:
+    def answer(*responses: bytes, client: Client | None = None, **options: Any) -> StoredBatches:
         ours, theirs = socket.socketpair()
         opened.extend((ours, theirs))
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         theirs.sendall(b"".join(responses))
         theirs.shutdown(socket.SHUT_WR)
         monkeypatch.setattr(stored, "connect", lambda *_, **__: Opened(ours, None))
-        return StoredBatches(Client(), "t", **options)  # type: ignore[arg-type]
+        return StoredBatches(client or Client(), "t", **options)  # type: ignore[arg-type]
 
     yield answer
     for each in opened:
@@ -120,6 +136,15 @@ def test_damage_is_seen_where_the_records_are_read(
         log = answering(response(1, data), response(2, b""), verify_every=verify_every)
         (found,) = log.batches(0, 0)
         assert (found.form is not None) == fits
+
+
+def test_a_throttled_response_is_waited_for_on_the_same_connection(answering: Answer) -> None:
+    client = Client()
+    log = answering(
+        throttled(1, 400), response(2, batch(3)), throttled(3, 20), response(4, b""), client=client
+    )
+    assert [each.next for each in log.batches(0, 0)] == [3]
+    assert client.paused_s == [0.4, 0.02]
 
 
 def test_aborted_records_are_passed_over(answering: Answer) -> None:
