@@ -35,6 +35,7 @@ from ureplicator_worker.copier.raw.net.varint import MalformedResponse
 
 CLIENT_ID = "ureplicator-records"
 SILENCE_TIMEOUT_S = 10.0
+MAX_WAIT_MS = 500
 FIRST_BUFFER_BYTES = 1 << 20
 MAX_RESPONSE_BYTES = 1 << 30
 
@@ -83,7 +84,9 @@ class FetchConnection:
         self._buffer = memoryview(bytearray(FIRST_BUFFER_BYTES))
         self._correlation_id = 0
 
-    def send(self, wanted: Wanted, *, max_wait_ms: int, isolation: int = READ_COMMITTED) -> None:
+    def send(
+        self, wanted: Wanted, *, max_wait_ms: int = MAX_WAIT_MS, isolation: int = READ_COMMITTED
+    ) -> None:
         """Ask the broker to respond within `max_wait_ms`, which is shorter than SILENCE_TIMEOUT_S."""
         self._correlation_id += 1
         request = self._session.request(

@@ -57,6 +57,7 @@ from ureplicator_worker.records.errors import (
 )
 from ureplicator_worker.records.fetch_connection import (
     CLIENT_ID,
+    MAX_WAIT_MS,
     FetchConnection,
     OpenConnection,
     opener,
@@ -67,7 +68,6 @@ TIMEOUT_S = 60.0
 FETCH_BYTES = 4 << 20
 RETRY_S = 0.2
 CORRUPT_TRIES = 3
-MAX_WAIT_MS = 500
 LONGEST_WAIT_MS = 8_000
 """Less than the silence after which a connection counts as broken."""
 EMPTY = Backoff((0.05, 0.1, 0.2, 0.5, 1.0))

@@ -68,7 +68,8 @@ class MemoryCluster(ClusterClient):
         """Requests to a broker by its address: ListOffsets, and the fetches of brokers in memory."""
         if response is FetchResponse:
             self._request("fetch")
-            return self.model.fetch(broker.node_id, request)
+            model: Any = self.model
+            return model.fetch(broker.node_id, request)
         self._request("list offsets")
         rows = response.ListOffsetsTopicResponse
         return response(

@@ -12,7 +12,7 @@ import socket
 import socketserver
 import struct
 import threading
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataResponse
@@ -43,7 +43,7 @@ class EmptiedFetches:
 
     @property
     def port(self) -> int:
-        return cast(int, self._server.server_address[1])
+        return self._server.server_address[1]
 
     @property
     def address(self) -> str:

@@ -40,7 +40,7 @@ class Site:
         self.log = self.kafka.logs[K0]
         self.clock = ManualClock()
         self.client = MemoryCluster(self.kafka)
-        self.client.now_s = self.clock.monotonic_s
+        self.client.now_s = self.clock.monotonic_s  # type: ignore[method-assign]
         self.client.pause = self.clock.advance
         self.opened: list[int] = []
         self.batches: list[Any] = []

@@ -13,7 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ureplicator_worker.copier.raw.batches.codecs import CONCATENATE, Bytes, decompress
+from ureplicator_worker.copier.raw.batches.codecs import (
+    CONCATENATE,
+    Bytes,
+    decompress,
+    decompress_joined,
+)
 from ureplicator_worker.copier.raw.batches.header import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -44,9 +49,9 @@ def merge(
     """One batch of the records from `position` on. All have the same codec. Raises CorruptBatch."""
     codec = stored[0][1].codec
     records = Records()
-    if codec in CONCATENATE and all(header.magic >= 2 for _, header in stored):
+    if len(stored) > 1 and codec in CONCATENATE and all(header.magic >= 2 for _, header in stored):
         payload = b"".join([view[HEADER_BYTES:] for view, _ in stored])
-        data = decompress(codec, payload, limit_bytes=limit_bytes)
+        data = decompress_joined(codec, payload, limit_bytes=limit_bytes)
         _add(records, data, [header for _, header in stored], position)
         return records.build(codec=codec)
     for view, header in stored:

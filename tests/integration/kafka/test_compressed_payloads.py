@@ -1,0 +1,79 @@
+"""Compressed records in odd forms: brokers store what Kafka's own reader reads, and so do we read it."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.topics.single_records import VERSION
+from ureplicator_testkit.records.java_consumer import JavaConsumer, java_consumers, properties_of
+from ureplicator_testkit.records.payloads import COUNT, Payload, kafka_payloads
+from ureplicator_testkit.records.topics import create_topic
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.records.range_reader import read_range
+
+pytestmark = pytest.mark.integration
+
+BROKER_VERSION = "4.1.0"
+READ_S, POLL_MS = 20, 200
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    with java_consumers() as jvm:
+        yield jvm
+
+
+def is_stored(client: ClusterClient, topic: str, payload: Payload) -> bool:
+    topics = ProduceRequest.TopicProduceData
+    request = ProduceRequest(
+        version=VERSION,
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=4_000,
+        topic_data=[
+            topics(
+                name=topic,
+                partition_data=[topics.PartitionProduceData(index=0, records=payload.batch())],
+            )
+        ],
+    )
+    view = client.view([topic])
+    broker = view.brokers[view.leaders[topic, 0].node_id]
+    (found,) = client.call(broker, request, ProduceResponse).responses
+    return not found.partition_responses[0].error_code
+
+
+def test_what_brokers_store_is_read_as_their_own_consumer_reads_it(
+    source_cluster: KafkaCluster, topic: str, jvm: Any
+) -> None:
+    bootstrap = source_cluster.bootstrap
+    create_topic(bootstrap, topic)
+    payloads = kafka_payloads()
+    with closing(ClusterClient(bootstrap)) as client:
+        stored = {each.name for each in payloads if is_stored(client, topic, each)}
+    assert stored == {each.name for each in payloads if BROKER_VERSION in each.readers}
+    offsets = list(range(COUNT * len(stored)))
+    consumed: list[int] = []
+    properties = properties_of(bootstrap, topic, **{"auto.offset.reset": "earliest"})
+    with closing(JavaConsumer(jvm, properties)) as consumer:
+        consumer.subscribe(topic)
+
+        def all_read() -> bool:
+            consumed.extend(consumer.poll(POLL_MS))
+            return len(consumed) >= len(offsets)
+
+        eventually(all_read, READ_S, f"a Java consumer reads {topic}")
+    batches = read_range(
+        cluster={"bootstrap.servers": bootstrap},
+        topic=topic,
+        partition=0,
+        start=0,
+        end=len(offsets),
+    )
+    ours = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert ours == consumed == offsets

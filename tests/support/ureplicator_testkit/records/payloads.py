@@ -1,0 +1,39 @@
+"""Compressed payloads of a batch of four records, and which versions of Kafka's own reader read them.
+
+The file was made with Kafka's `DefaultRecordBatch`, which consumers and brokers use, of each version. A
+payload that is not read is refused by it with an error, and by brokers when it is produced.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ureplicator_testkit.records.batches import HEADER_BYTES, batch, patched
+
+COUNT = 4
+PAYLOADS = Path(__file__).with_name("kafka_readers.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """`name`: codec and form; `readers`: versions of Kafka that read four records."""
+
+    name: str
+    codec: int
+    payload: bytes
+    readers: tuple[str, ...]
+
+    def batch(self, base_offset: int = 0) -> bytes:
+        plain = batch(COUNT)
+        whole = plain[:HEADER_BYTES] + self.payload
+        length = len(whole) - 12
+        return patched(whole, base_offset=base_offset, length=length, attributes=self.codec)
+
+
+def kafka_payloads() -> list[Payload]:
+    return [
+        Payload(row["input"], row["codec"], bytes.fromhex(row["payload"]), tuple(row["read by"]))
+        for row in json.loads(PAYLOADS.read_text())
+    ]
