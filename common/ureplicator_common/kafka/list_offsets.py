@@ -11,6 +11,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
 from ureplicator_common.kafka.client import (
+    EARLIEST,
     LATEST,
     READ_COMMITTED,
     Broker,
@@ -23,6 +24,8 @@ TopicPartition = tuple[str, int]
 OffsetOrError = int | PartitionUnavailable
 
 VERSION = 6
+NOT_FOUND = -1
+"""Offset for a time that is behind the last record."""
 RETRY_S = 0.2
 
 
@@ -53,12 +56,16 @@ def offsets_at(
 def _offsets_at(
     client: ClusterClient, broker: Broker, times_ms: Mapping[TopicPartition, int], isolation: int
 ) -> dict[TopicPartition, OffsetOrError]:
-    """Raises ClusterUnavailable."""
+    """Ends first: what is written after a time was looked up is not before that time's offset.
+
+    Raises ClusterUnavailable.
+    """
+    timed = [key for key, time_ms in times_ms.items() if time_ms not in (EARLIEST, LATEST)]
+    latest = dict.fromkeys(timed, LATEST)
+    ends = list_at(client, broker, latest, isolation=isolation) if timed else {}
     rows = list_at(client, broker, times_ms, isolation=isolation)
-    behind = {key: LATEST for key, (code, offset) in rows.items() if not code and offset < 0}
-    if behind:
-        rows |= list_at(client, broker, behind, isolation=isolation)
-    return {key: _offset(key, rows.get(key)) for key in times_ms}
+    behind = {key: ends[key] for key in ends.keys() & rows.keys() if rows[key] == (0, NOT_FOUND)}
+    return {key: _offset(key, behind.get(key) or rows.get(key)) for key in times_ms}
 
 
 def _offset(key: TopicPartition, row: tuple[int, int] | None) -> OffsetOrError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ureplicator_common.kafka import BatchTime, Lifetime, PartitionUnavailable
-from ureplicator_common.kafka.client import EARLIEST, LATEST
+from ureplicator_common.kafka.client import EARLIEST, LATEST, Broker
 from ureplicator_common.kafka.log_offsets import KafkaLogReader, batch_time, lifetime
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
@@ -107,3 +109,23 @@ def test_offsets_at_times() -> None:
     found = KafkaLogReader(client).offsets_at(wanted)
     assert isinstance(found["t", 3], PartitionUnavailable)
     assert [found["t", number] for number in range(3)] == [30, 50, 10]
+
+
+class GrowingCluster(MemoryCluster):
+    """A record is written after each request, at the time 9,000."""
+
+    def call(self, broker: Broker, request: Any, response: Any) -> Any:
+        found = super().call(broker, request, response)
+        for log in self.model.logs.values():
+            log.times = [*log.times, BatchTime(log.end, log.end, 9_000)]
+            log.end += 1
+        return found
+
+
+def test_a_record_written_after_the_time_was_looked_up_is_not_passed_over() -> None:
+    model = cluster_model("a", {"t": 1})
+    model.logs["t", 0].end, model.logs["t", 0].times = 60, [BatchTime(0, 59, 1_000)]
+    reader = KafkaLogReader(GrowingCluster(model))
+    assert reader.offsets_at({("t", 0): 9_000}) == {("t", 0): 60}
+    model.logs["t", 0].end, model.logs["t", 0].times = 60, []
+    assert reader.offsets_at({("t", 0): 99_000}) == {("t", 0): 60}
