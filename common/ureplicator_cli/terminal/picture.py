@@ -181,7 +181,7 @@ def _workers(bodies: Bodies) -> Rows:
 
 
 def _lagging(bodies: Bodies) -> Rows:
-    """Topics by lag, those with an unknown one first."""
+    """Topics by lag, those with an unknown one first; also those that only an open transaction holds."""
     topics = sorted(
         bodies.lag.get("topics", ()),
         key=lambda each: (each["lagSeconds"] is not None, -(each["lagSeconds"] or 0)),
@@ -191,12 +191,14 @@ def _lagging(bodies: Bodies) -> Rows:
             f"{each['route']}/{each['topic']}",
             "not known" if each["lagSeconds"] is None else duration(each["lagSeconds"]),
             "not known" if each["lagRecords"] is None else f"{each['lagRecords']:,}",
+            f"{each.get('heldRecords') or 0:,}",
             duration(each["retentionSeconds"]),
         )
         for each in topics
-        if each["lagRecords"] != 0
+        if each["lagRecords"] != 0 or each.get("heldRecords")
     ]
-    return _rows("topics behind", ("topic", "behind", "records", "until lost"), rows)
+    heads = ("topic", "behind", "records", "held", "until lost")
+    return _rows("topics behind", heads, rows)
 
 
 def _mismatches(bodies: Bodies) -> Rows:

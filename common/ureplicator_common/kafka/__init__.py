@@ -143,10 +143,12 @@ class TopicAdmin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Offsets of a partition for readers of committed records: `start` to before `end`."""
+    """Offsets of a partition for readers of committed records: `start` to before `end`. `held`: offsets
+    between that end and the end of the log, from the first open transaction on."""
 
     start: int
     end: int
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,18 @@ class BatchTime:
     first: int
     last: int
     timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that holds the stable end of a partition from `first_offset` on. Its id and its state at
+    the coordinator are "" if the brokers do not tell, `began_ms` (wall clock of the coordinator) is -1."""
+
+    producer_id: int
+    first_offset: int
+    transactional_id: str = ""
+    state: str = ""
+    began_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +200,12 @@ class LogReader(Protocol):
         self, offsets: Mapping[tuple[str, int], int]
     ) -> Mapping[tuple[str, int], BatchTime]:
         """The next batch for a reader at each offset, in this order; not all may be in the result."""
+        ...
+
+    def open_transactions(
+        self, keys: Sequence[tuple[str, int]]
+    ) -> Mapping[tuple[str, int], OpenTransaction | PartitionUnavailable]:
+        """The first open transaction of each partition that has one, or why it is not known."""
         ...
 
     def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:

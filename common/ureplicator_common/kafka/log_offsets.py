@@ -2,9 +2,9 @@
 
 Three kinds of lookup, none of them per topic or per partition:
 
-* *Extent of the logs.* One Metadata request returns the leaders, then two ListOffsets requests go to each
-  broker, with all partitions that it leads. Ends are last stable offsets: records behind them, in open
-  transactions, are not to be copied yet.
+* *Extent of the logs.* One Metadata request returns the leaders, then three ListOffsets requests go to each
+  broker, with all partitions that it leads. Ends are last stable offsets: records behind them, in and after
+  open transactions, are not to be copied yet, and are counted as held.
 * *Age of the record at an offset.* No request returns it; ListOffsets does only the reverse. So a Fetch
   begins there, and only the header of the first batch is read. A broker returns whole batches or nothing:
   a first request allows `SMALL_BYTES` per partition, a second one much more for those whose batch is
@@ -30,12 +30,14 @@ from ureplicator_common.kafka import (
     ClusterUnavailable,
     Extent,
     Lifetime,
+    OpenTransaction,
     PartitionUnavailable,
 )
 from ureplicator_common.kafka.client import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
+    READ_UNCOMMITTED,
     Broker,
     ClusterClient,
     ClusterView,
@@ -51,6 +53,7 @@ from ureplicator_common.kafka.list_offsets import (
     offsets_at,
     refused,
 )
+from ureplicator_common.kafka.transactions.open_transactions import open_transactions
 
 FETCH_VERSION = 12
 DESCRIBE_CONFIGS_VERSION = 1
@@ -111,6 +114,11 @@ class KafkaLogReader:
             found |= self._times_at(broker, {key: offsets[key] for key in keys})
         return found
 
+    def open_transactions(
+        self, keys: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, OpenTransaction | PartitionUnavailable]:
+        return open_transactions(self._client, keys)
+
     def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
         if not topics:
             return {}
@@ -127,13 +135,16 @@ class KafkaLogReader:
     def _extents_at(
         self, broker: Broker, keys: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Extent | PartitionUnavailable]:
-        """Starts first: for a log that grows meanwhile, the end is still not before the start."""
+        """Starts first: for a log that grows meanwhile, the end is still not before the start. The end of
+        the log before the stable one: what is written meanwhile does not count as held."""
+        latest = dict.fromkeys(keys, LATEST)
         try:
             starts = list_at(self._client, broker, dict.fromkeys(keys, EARLIEST))
-            ends = list_at(self._client, broker, dict.fromkeys(keys, LATEST))
+            whole = list_at(self._client, broker, latest, isolation=READ_UNCOMMITTED)
+            ends = list_at(self._client, broker, latest)
         except ClusterUnavailable as error:
             return dict.fromkeys(keys, PartitionUnavailable(str(error)))
-        return {key: _extent(key, starts.get(key), ends.get(key)) for key in keys}
+        return {key: _extent(key, starts.get(key), ends.get(key), whole.get(key)) for key in keys}
 
     def _times_at(
         self, broker: Broker, offsets: Mapping[TopicPartition, int]
@@ -217,14 +228,18 @@ def _limit(text: str | None) -> int | None:
 
 
 def _extent(
-    key: TopicPartition, start: tuple[int, int] | None, end: tuple[int, int] | None
+    key: TopicPartition,
+    start: tuple[int, int] | None,
+    end: tuple[int, int] | None,
+    whole: tuple[int, int] | None,
 ) -> Extent | PartitionUnavailable:
-    if start is None or end is None:
+    """Each is an error code and an offset; `whole`: the end of the log."""
+    if start is None or end is None or whole is None:
         return no_leader(key)
-    code = start[0] or end[0]
+    code = start[0] or end[0] or whole[0]
     if code:
         return refused(key, code)
-    return Extent(start[1], end[1])
+    return Extent(start[1], end[1], max(0, whole[1] - end[1]))
 
 
 def fetch_request(

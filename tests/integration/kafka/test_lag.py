@@ -11,6 +11,7 @@ from ureplicator_common.kafka import (
     BatchTime,
     Extent,
     Lifetime,
+    OpenTransaction,
     PartitionUnavailable,
     Position,
 )
@@ -141,10 +142,16 @@ def test_records_of_an_open_transaction_are_no_lag(
     with transaction(source_cluster.bootstrap, transactional_id=topic) as producer:
         producer.produce(topic, b"v", partition=0)
         producer.flush(10)
-        assert reader.extents({topic: [0]}) == {(topic, 0): Extent(0, 3)}
+        assert reader.extents({topic: [0]}) == {(topic, 0): Extent(0, 3, held=1)}
+        found = reader.open_transactions([(topic, 0)])[topic, 0]
+        assert isinstance(found, OpenTransaction)
+        assert (found.transactional_id, found.first_offset) == (topic, 3)
+        assert found.state == "Ongoing"
+        assert abs(now_ms() - found.began_ms) < HOUR_MS
     eventually(
         lambda: reader.extents({topic: [0]}) == {(topic, 0): Extent(0, 5)}, 10, "it is committed"
     )
+    assert reader.open_transactions([(topic, 0)]) == {}
 
 
 def test_times_of_small_and_large_batches(

@@ -40,6 +40,8 @@ def test_one_partition(behind: RestFixture) -> None:
         "recordsPerSecond": None,
         "catchUpSeconds": None,
         "retentionSeconds": 3_580.0,
+        "heldRecords": 0,
+        "heldSeconds": 0.0,
         "ageSeconds": 0.0,
     }
 
@@ -73,6 +75,8 @@ def test_all_topics(behind: RestFixture) -> None:
                 "lagRecords": 60,
                 "lagSeconds": 20.0,
                 "retentionSeconds": 3_580.0,
+                "heldRecords": 0,
+                "heldSeconds": 0.0,
                 "neverCommitted": 1,
                 "unknown": 2,
             }

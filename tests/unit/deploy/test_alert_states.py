@@ -151,6 +151,17 @@ def retention_near(fleet: Processes) -> Iterator[None]:
 
 
 @contextmanager
+def transaction_open(fleet: Processes) -> Iterator[None]:
+    fleet.log.hold("orders", 0, 10, 5_000)
+    fleet.log.logs["orders", 0].open_from = 100
+    fleet.scraped()
+    fleet.rest.clock.advance(1_000)
+    yield
+    fleet.log.logs["orders", 0].open_from = None
+    fleet.copied_to(100)
+
+
+@contextmanager
 def no_progress(fleet: Processes) -> Iterator[None]:
     held = {PARTITION: HeldPartition(0, OwnerEpoch(1), phase=PartitionPhase.ONLINE)}
     fleet.copy(lag=4)
@@ -214,6 +225,7 @@ STATES: Mapping[str, tuple[Callable[[Processes], AbstractContextManager[None]], 
     "offline": (offline, {"Mismatches"}),
     "behind": (behind, {"Behind"}),
     "retention near": (retention_near, {"RecordsWillBeLost", "Behind"}),
+    "transaction open": (transaction_open, {"TransactionOpen"}),
     "no progress": (no_progress, {"NoProgress"}),
     "copy differs": (copy_differs, {"CopyDiffers"}),
     "lag unknown": (lag_unknown, {"LagUnknown"}),

@@ -25,7 +25,7 @@ ALERT_FILE = FILES / "alerts.yaml"
 DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
 RUNBOOKS = ROOT / "docs/runbooks"
 GROUP = position_group(fleet="test", route=ROUTE)
-ALERTS = 16
+ALERTS = 17
 METRIC = re.compile(r"\b(ureplicator_\w+)(?:\{([^}]*)\})?")
 BY = re.compile(r"\bby \(([^)]*)\)")
 

@@ -10,13 +10,16 @@ does not respond within `CLUSTER_TIMEOUT_S`, leaves only its own figures unknown
 **Record timestamps** cost a fetch each (the header of their batch), so at most `MAX_TIMESTAMP_READS`
 are read in a collection. The other partitions keep an older timestamp, which is an upper bound of their
 lag in seconds (`ureplicator_controller.core.reporting.lag`).
+
+**Open transactions** are asked for only where one holds the end of a partition for longer than
+`HELD_LONG_S`, of few partitions in a collection.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ureplicator_common.clock import Clock
@@ -24,9 +27,11 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
     BatchTime,
+    ClusterUnavailable,
     Extent,
     Lifetime,
     LogReader,
+    OpenTransaction,
     PartitionUnavailable,
     Position,
     PositionReader,
@@ -34,12 +39,16 @@ from ureplicator_common.kafka import (
 from ureplicator_common.model import Partition, Route, TopicKey, position_group
 from ureplicator_controller.api.lag_collection.cluster_reader import ClusterReader, query_all
 from ureplicator_controller.core.reporting.lag import (
+    HeldEnd,
     LagHistory,
     LagSample,
     LagSummary,
     PartitionLag,
     RecordTime,
     add_sample,
+    holder_text,
+    holders_to_read,
+    next_held,
     partition_lag,
     record_times_to_read,
     summarise,
@@ -83,6 +92,7 @@ class _LogQuery:
     before: Mapping[Partition, LagSample]
     readings: Mapping[Partition, RecordTime]
     lifetimes: bool
+    held: Sequence[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,7 @@ class _LogResult:
     requested: Sequence[Partition]
     times: Mapping[Partition, BatchTime]
     lifetimes: Mapping[str, Lifetime] | None
+    holders: Mapping[TopicPartition, OpenTransaction | PartitionUnavailable | None]
 
 
 class LagCollector:
@@ -113,6 +124,7 @@ class LagCollector:
         self._targets: dict[str, ClusterReader[PositionReader]] = {}
         self._sources: dict[str, ClusterReader[LogReader]] = {}
         self._tracks: dict[Partition, LagHistory] = {}
+        self._held: dict[Partition, HeldEnd | None] = {}
         self._readings: dict[Partition, RecordTime] = {}
         self._lifetimes: dict[str, tuple[float, Mapping[str, Lifetime]]] = {}
         self._near_retention: frozenset[TopicKey] = frozenset()
@@ -211,6 +223,7 @@ class LagCollector:
             before={each: tracks.short.latest for each, tracks in self._tracks.items()},
             readings=dict(self._readings),
             lifetimes=self._clock.monotonic_s() - read_at_s >= LIFETIMES_MAX_AGE_S,
+            held=holders_to_read(self._held, source=source, now_s=self._clock.monotonic_s()),
         )
 
     def _remember(self, source: str, result: _LogResult) -> None:
@@ -221,6 +234,11 @@ class LagCollector:
             before = self._readings.get(partition)
             time = result.times.get(partition) or (before.time if before else None)
             self._readings[partition] = RecordTime(time, now_s)
+        for partition, held in self._held.items():
+            key = (partition.topic, partition.number)
+            if held is not None and partition.route.source == source and key in result.holders:
+                text = holder_text(result.holders[key], wall_ms=self._clock.wall_ms())
+                self._held[partition] = replace(held, holder=text, asked_s=now_s)
 
     # --- Evaluation
 
@@ -257,10 +275,9 @@ class LagCollector:
             extent = result.extents[(partition.topic, partition.number)]
         if isinstance(position, OperatingError) or isinstance(extent, OperatingError):
             return _unknown(partition.route, position, extent)
-        tracks = add_sample(
-            self._tracks.get(partition), LagSample(self._clock.monotonic_s(), position, extent)
-        )
-        self._tracks[partition] = tracks
+        sample = LagSample(self._clock.monotonic_s(), position, extent)
+        tracks = self._tracks[partition] = add_sample(self._tracks.get(partition), sample)
+        held = self._held[partition] = next_held(self._held.get(partition), sample)
         reading = self._readings.get(partition)
         if reading is not None and tracks.short.before is None and reading.at_s < began_s:
             del self._readings[partition]  # the topic was recreated: another log
@@ -271,11 +288,12 @@ class LagCollector:
             record=reading.time if reading else None,
             lifetime=lifetimes.get(partition.topic),
             wall_ms=self._clock.wall_ms(),
+            held=held,
         )
 
     def _drop_others(self, topics: IntentsByKey) -> None:
         """Drop what is known of partitions that are no longer whitelisted."""
-        for known in (self._tracks, self._readings):
+        for known in (self._tracks, self._readings, self._held):
             for partition in [each for each in known if not _is_whitelisted(each, topics)]:
                 del known[partition]
 
@@ -317,7 +335,19 @@ def _read_log(reader: LogReader, query: _LogQuery) -> _LogResult:
             if (each.topic, each.number) in found
         }
     lifetimes = reader.lifetimes(list(query.wanted)) if query.lifetimes else None
-    return _LogResult(extents, requested, times, lifetimes)
+    return _LogResult(extents, requested, times, lifetimes, _holders(reader, query.held))
+
+
+def _holders(
+    reader: LogReader, keys: Sequence[TopicPartition]
+) -> dict[TopicPartition, OpenTransaction | PartitionUnavailable | None]:
+    """A cluster that names no transactions has its figures nevertheless."""
+    if not keys:
+        return {}
+    try:
+        return {**dict.fromkeys(keys), **reader.open_transactions(keys)}
+    except ClusterUnavailable as error:
+        return dict.fromkeys(keys, PartitionUnavailable(str(error)))
 
 
 def _partitions(key: TopicKey, intent: TopicIntent) -> list[Partition]:

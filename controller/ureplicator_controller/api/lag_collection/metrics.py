@@ -27,6 +27,14 @@ _GAUGES: Mapping[str, tuple[str, Callable[[LagSummary], float | None]]] = {
         "Seconds until retention at the source passes the first position.",
         lambda found: found.retention_s,
     ),
+    "held_records": (
+        "Offsets behind the stable end of the source, held by open transactions: not in the lag.",
+        lambda found: found.held_records,
+    ),
+    "held_seconds": (
+        "Longest time in which an open transaction has been seen to hold the end of a partition.",
+        lambda found: found.held_s,
+    ),
     "never_committed_partitions": (
         "Partitions without a committed position: copying has not begun.",
         lambda found: found.never_committed,

@@ -151,6 +151,8 @@ def _route_json(
         "lagRecords": lag.lag_records if lag else None,
         "lagSeconds": lag.lag_s if lag else None,
         "retentionSeconds": lag.retention_s if lag else None,
+        "heldRecords": lag.held_records if lag else None,
+        "heldSeconds": lag.held_s if lag else None,
     }
 
 

@@ -37,6 +37,8 @@ class RouteOverview(ResponseModel):
     lagRecords: int | None
     lagSeconds: float | None
     retentionSeconds: float | None
+    heldRecords: int | None = Field(description="offsets that open transactions hold")
+    heldSeconds: float | None
 
 
 class OverviewTopic(ResponseModel):

@@ -113,6 +113,8 @@ def figures_json(figures: PartitionLag) -> dict[str, Any]:
         "recordsPerSecond": figures.records_per_s,
         "catchUpSeconds": figures.catch_up_s,
         "retentionSeconds": figures.retention_s,
+        "heldRecords": figures.held_records,
+        "heldSeconds": figures.held_s,
     }
     return shown | ({"reason": figures.reason} if figures.reason else {})
 
@@ -123,6 +125,8 @@ def summary_json(summary: LagSummary) -> dict[str, Any]:
         "lagRecords": summary.lag_records,
         "lagSeconds": summary.lag_s,
         "retentionSeconds": summary.retention_s,
+        "heldRecords": summary.held_records,
+        "heldSeconds": summary.held_s,
         "neverCommitted": summary.never_committed,
         "unknown": summary.unknown,
     }

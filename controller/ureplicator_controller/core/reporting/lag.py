@@ -6,10 +6,13 @@ log. In this order a position is never above the end unless something is wrong.
 * **Lag in records** is end - position, in offsets, so records that compaction removed count as well. Both
   are what a read_committed consumer sees. A copier's position also passes transaction markers and aborted
   records, so a partition that is fully copied has lag 0.
+* **Held records** lie between that end and the end of the log: none of them may be copied before the first
+  open transaction ends. Copying has everything that it may have at lag 0, but not all of the log.
 * **Lag in seconds** is how long the record at the position, the next to be copied, has waited: now minus
   its timestamp. Its timestamp is not read for every partition in every sample, so this may be an upper
   bound: the age of an earlier record, or the time since a sample whose end the position has reached, since
-  the next record is younger than that sample.
+  the next record is younger than that sample. A time before 1970 or far in the future is no time: producers
+  may write anything (nanoseconds, the largest number), and the lag is unknown then.
 * **Rates** are taken over a window of samples, not between two: positions advance in steps of a commit. The
   log start advances by whole segments and has a longer window. Time without copying although records
   waited (a pause, an outage) does not count once the position advances again.
@@ -29,7 +32,13 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ureplicator_common.kafka import BatchTime, Extent, Lifetime
+from ureplicator_common.kafka import (
+    BatchTime,
+    Extent,
+    Lifetime,
+    OpenTransaction,
+    PartitionUnavailable,
+)
 from ureplicator_common.model import Partition
 
 RATE_WINDOW_S = 30.0
@@ -37,6 +46,15 @@ STILL_S = 4.0
 """Longer than a commit takes, shorter than the interval of samples."""
 START_WINDOW_S = 600.0
 """Half a segment's life at a busy topic; a log start that has not moved in it is not approaching."""
+
+MAX_AHEAD_MS = 24 * 3_600_000
+"""A clock of a producer is not further ahead; what is, is no time."""
+
+HELD_LONG_S = 60.0
+"""Transactions of most producers end within a minute: one that lasts longer is named."""
+HOLDER_MAX_AGE_S = 60.0
+MAX_HOLDER_READS = 20
+"""Partitions whose open transaction is asked for in a collection, for each source."""
 
 NEVER_COMMITTED = "never committed: copying has not started"
 ABOVE_END = "above the end of the source: its log was truncated, or the topic was recreated"
@@ -78,8 +96,21 @@ class RecordTime:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldEnd:
+    """A stable end that an open transaction holds, since when it was seen (monotonic), and which one, when
+    it was last asked for."""
+
+    end: int
+    since_s: float
+    holder: str = ""
+    asked_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Lag of one partition. `reason`: why a value is unknown, or what is wrong."""
+    """Lag of one partition, to the stable end. `held_records`: offsets behind that end, held by an open
+    transaction; `held_s`: for how long it has been seen so. `reason`: why a value is unknown, or what is
+    wrong."""
 
     position: int | None = None
     start: int | None = None
@@ -89,6 +120,8 @@ class PartitionLag:
     records_per_s: float | None = None
     catch_up_s: float | None = None
     retention_s: float | None = None
+    held_records: int | None = None
+    held_s: float | None = None
     never_committed: bool = False
     reason: str = ""
 
@@ -102,6 +135,8 @@ class LagSummary:
     lag_s: float | None
     retention_s: float | None
     never_committed: int
+    held_records: int | None
+    held_s: float | None
     unknown: int
     """Partitions without a lag in records, including those never committed."""
 
@@ -147,14 +182,26 @@ def _is_restarted(before: LagSample, sample: LagSample) -> bool:
 
 
 def partition_lag(
-    history: LagHistory, *, record: BatchTime | None, lifetime: Lifetime | None, wall_ms: int
+    history: LagHistory,
+    *,
+    record: BatchTime | None,
+    lifetime: Lifetime | None,
+    wall_ms: int,
+    held: HeldEnd | None = None,
 ) -> PartitionLag:
-    """Compute one partition's lag. `record`: time of the next record or an earlier one, if known."""
+    """Compute one partition's lag. `record`: time of the next record or an earlier one, if known. `held`:
+    the stable end that an open transaction holds, if it does."""
     sample = history.short.latest
     position, extent = sample.position, sample.extent
+    held_s = sample.at_s - held.since_s if held else 0.0
     if position is None:
         return PartitionLag(
-            start=extent.start, end=extent.end, never_committed=True, reason=NEVER_COMMITTED
+            start=extent.start,
+            end=extent.end,
+            held_records=extent.held,
+            held_s=held_s,
+            never_committed=True,
+            reason=NEVER_COMMITTED,
         )
     if position > extent.end:
         return PartitionLag(position, extent.start, extent.end, reason=f"{position} is {ABOVE_END}")
@@ -169,7 +216,9 @@ def partition_lag(
         records_per_s=_rate(history.short, position=True),
         catch_up_s=_catch_up_s(history.short, lag),
         retention_s=_retention_s(history.long, lifetime, age_s) if lag else None,
-        reason=_gap_reason(position, extent),
+        held_records=extent.held,
+        held_s=held_s,
+        reason=_gap_reason(position, extent) or _held_reason(held, held_s, extent),
     )
 
 
@@ -204,8 +253,8 @@ def record_times_to_read(
 
 
 def _age_s(record: BatchTime, wall_ms: int) -> float | None:
-    """Age of a record; 0 if the producer's clock is ahead of ours."""
-    if record.timestamp_ms < 0:
+    """Age of a record; 0 if the producer's clock is ahead of ours, None if its time is none."""
+    if record.timestamp_ms < 0 or record.timestamp_ms > wall_ms + MAX_AHEAD_MS:
         return None
     return max(0.0, (wall_ms - record.timestamp_ms) / 1_000)
 
@@ -266,6 +315,59 @@ def _gap_reason(position: int, extent: Extent) -> str:
     return f"the source deleted {lost} offsets that were not copied" if lost > 0 else ""
 
 
+def next_held(before: HeldEnd | None, sample: LagSample) -> HeldEnd | None:
+    """The end that is held after this sample: since it stands where it is, with records behind it."""
+    end, held = sample.extent.end, sample.extent.held
+    if not held:
+        return None
+    return before if before is not None and before.end == end else HeldEnd(end, sample.at_s)
+
+
+def holders_to_read(
+    held: Mapping[Partition, HeldEnd | None], *, source: str, now_s: float
+) -> list[tuple[str, int]]:
+    """Partitions of a source whose open transaction to ask for now, those not asked for longest first."""
+    due = [
+        (-1.0 if each.asked_s is None else each.asked_s, partition.topic, partition.number)
+        for partition, each in held.items()
+        if each is not None
+        and partition.route.source == source
+        and now_s - each.since_s >= HELD_LONG_S
+        and (each.asked_s is None or now_s - each.asked_s >= HOLDER_MAX_AGE_S)
+    ]
+    return list(dict.fromkeys((topic, n) for _, topic, n in sorted(due)))[:MAX_HOLDER_READS]
+
+
+def holder_text(found: OpenTransaction | PartitionUnavailable | None, *, wall_ms: int) -> str:
+    """The transaction that holds an end, in words; "" if there is none."""
+    if found is None:
+        return ""
+    if isinstance(found, PartitionUnavailable):
+        return f"an open transaction (which one is not known: {found})"
+    who = f"producer {found.producer_id}"
+    if not found.transactional_id:
+        return (
+            f"an open transaction of {who} since offset {found.first_offset} (no transactional id is"
+            " shown: it is hanging, or we have no right to Describe it)"
+        )
+    age_s = max(0, wall_ms - found.began_ms) // 1_000
+    age = f", begun {age_s} s ago" if found.began_ms > 0 else ""
+    return (
+        f"transaction {found.transactional_id} ({who}, {found.state}{age})"
+        f" since offset {found.first_offset}"
+    )
+
+
+def _held_reason(held: HeldEnd | None, held_s: float, extent: Extent) -> str:
+    if held is None or held_s < HELD_LONG_S:
+        return ""
+    who = held.holder or "an open transaction"
+    return (
+        f"{extent.held} offsets behind {extent.end} are held by {who}: none of them can be copied"
+        " before it ends"
+    )
+
+
 def summarise(partitions: Iterable[PartitionLag]) -> LagSummary:
     """Summarise partitions: sum of lags, longest wait, earliest retention."""
     every = list(partitions)
@@ -287,6 +389,7 @@ def _summary(
     every: Sequence[PartitionLag | LagSummary], *, partitions: int, unknown: int
 ) -> LagSummary:
     lags = [each.lag_records for each in every if each.lag_records is not None]
+    held = [each.held_records for each in every if each.held_records is not None]
     return LagSummary(
         partitions=partitions,
         lag_records=sum(lags) if lags else None,
@@ -295,5 +398,7 @@ def _summary(
             (each.retention_s for each in every if each.retention_s is not None), default=None
         ),
         never_committed=sum(each.never_committed for each in every),
+        held_records=sum(held) if held else None,
+        held_s=max((each.held_s for each in every if each.held_s is not None), default=None),
         unknown=unknown,
     )

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ureplicator_common.model import Route
-from ureplicator_controller.core.reporting.lag import LagSummary
+from ureplicator_controller.core.reporting.lag import HELD_LONG_S, LagSummary
 from ureplicator_controller.core.reporting.tiles import TileState
 
 RETENTION_URGENT_S = 3_600.0
 """Retention that passes a position within an hour comes before all that is not broken."""
+HELD_URGENT_S = 900.0
+"""Brokers let no transaction last longer by default (`transaction.max.timeout.ms`)."""
 NOTHING = "nothing to do"
 
 
@@ -83,6 +85,8 @@ def _figures(condition: RouteCondition) -> Iterator[str]:
         yield "lag not known"
     else:
         yield f"{shown_duration(lag.lag_s)} behind"
+    if lag is not None and lag.held_records and (lag.held_s or 0) >= HELD_LONG_S:
+        yield f"{lag.held_records} records held by open transactions"
     if condition.verified_ms is None:
         yield "not verified"
     else:
@@ -117,6 +121,9 @@ def _broken(condition: RouteCondition) -> Iterator[NextStep]:
     lag = condition.lag
     if lag is not None and lag.retention_s is not None and lag.retention_s < RETENTION_URGENT_S:
         yield NextStep("retention is about to delete records that are not copied: extend it")
+    if lag is not None and (lag.held_s or 0) >= HELD_URGENT_S:
+        text = "a transaction at the source holds records back: see the reason of the topic, and end it"
+        yield NextStep(text)
 
 
 def _switched(condition: RouteCondition) -> Iterator[NextStep]:

@@ -20,6 +20,7 @@ from ureplicator_common.kafka import (
     ClusterUnavailable,
     Extent,
     Lifetime,
+    OpenTransaction,
     PartitionUnavailable,
     Position,
     TopicAlreadyExists,
@@ -305,6 +306,7 @@ class MemoryLogReader(_CanFail):
         super().__init__()
         self.logs: dict[TopicPartition, Log] = {}
         self.lives: dict[str, Lifetime] = {}
+        self.transactions: dict[TopicPartition, OpenTransaction | PartitionUnavailable] = {}
         self.requests = {"extents": 0, "batch_times": 0, "lifetimes": 0}
 
     def hold(self, topic: str, number: int, start: int, end: int) -> None:
@@ -326,7 +328,7 @@ class MemoryLogReader(_CanFail):
         log = self.logs.get(key)
         if log is None:
             return PartitionUnavailable(f"{key[0]}/{key[1]} has no leader, or does not exist")
-        return Extent(log.start, log.end)
+        return Extent(log.start, log.stable_end, log.end - log.stable_end)
 
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
@@ -351,6 +353,12 @@ class MemoryLogReader(_CanFail):
             if key in self.logs
         }
         return {key: time for key, time in found.items() if time is not None}
+
+    def open_transactions(
+        self, keys: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, OpenTransaction | PartitionUnavailable]:
+        self._request()
+        return {key: self.transactions[key] for key in keys if key in self.transactions}
 
     def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
         self._count("lifetimes")

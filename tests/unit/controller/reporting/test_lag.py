@@ -83,6 +83,8 @@ def test_a_position_above_the_end_has_no_lag_but_a_reason() -> None:
         (seconds_ago(7, last=39), 7.0),  # of a record before: at most
         (seconds_ago(7, first=41), None),  # of a record behind it: the position went back
         (BatchTime(0, 1_000, -1), None),
+        (BatchTime(0, 1_000, NOW_MS * 1_000_000), None),  # nanoseconds
+        (BatchTime(0, 1_000, 2**63 - 1), None),
         (None, None),
     ],
 )

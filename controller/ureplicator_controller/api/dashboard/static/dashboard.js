@@ -162,6 +162,7 @@ function lagCells(found) {
     found.unknown > found.neverCommitted ? `${found.unknown - found.neverCommitted} unknown` : "",
   ].filter(Boolean);
   const lag = element("span", { text: found.lagRecords === null ? "" : found.lagRecords.toLocaleString("en") });
+  if (found.heldRecords) missing.push(`+ ${found.heldRecords.toLocaleString("en")} held by open transactions`);
   if (missing.length) lag.append(element("small", { text: ` ${missing.join(", ")}`, kind: "warn" }));
   const behind = element("span", { text: duration(found.lagSeconds) });
   if (found.retentionSeconds !== null && found.retentionSeconds < 3600) {

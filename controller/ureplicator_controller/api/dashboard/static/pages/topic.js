@@ -28,11 +28,12 @@ function partitionsOf(body) {
       lag.position,
       lag.logEnd,
       lag.lagRecords,
+      lag.heldRecords,
       duration(lag.lagSeconds),
       reasons.get(number) || body.excluded[number] || lag.reason || "",
     ];
   });
-  const heads = ["partition", "ideal worker", "reported", "position", "end of source", "lag, records", "lag", "reason"];
+  const heads = ["partition", "ideal worker", "reported", "position", "end of source", "lag, records", "held by a transaction", "lag", "reason"];
   return [
     facts({
       state: body.effectiveState,

@@ -1,0 +1,98 @@
+"""Partitions whose end an open transaction holds, as REST and Prometheus show them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import OpenTransaction, PartitionUnavailable
+from ureplicator_common.model import position_group
+from ureplicator_controller.api.lag_collection.cache import FRESH_S
+from ureplicator_controller.core.reporting.lag import HELD_LONG_S, MAX_HOLDER_READS
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+
+GROUP = position_group(fleet="test", route=ROUTE)
+
+
+@pytest.fixture
+def held(rest: RestFixture) -> RestFixture:
+    """Partition 0 of orders is copied to its stable end; 5,001 offsets lie behind it."""
+    rest.put_intent("orders", TopicIntent(1, 1))
+    logs = rest.logs["source"]
+    logs.hold("orders", 0, 0, 5_011)
+    logs.logs["orders", 0].open_from = 10
+    rest.positions.put(GROUP, "orders", 0, 10)
+    return rest
+
+
+def shown_later(rest: RestFixture) -> dict[str, object]:
+    """Figures after a minute: the second collection in it has asked for the transaction."""
+    rest.call("GET", "/offset/orders/0")
+    for _ in range(2):
+        rest.clock.advance(max(HELD_LONG_S, FRESH_S))
+        found = dict(rest.call("GET", "/offset/orders/0").get_json())
+    return found
+
+
+def test_records_behind_an_open_transaction_are_shown_beside_the_lag(held: RestFixture) -> None:
+    shown = held.call("GET", "/offset/orders/0").get_json()
+    assert (shown["lagRecords"], shown["logEnd"], shown["heldRecords"]) == (0, 10, 5_001)
+    assert "reason" not in shown
+    text = held.call("GET", "/metrics").text
+    assert 'ureplicator_held_records{route="source.target",topic="orders"} 5001.0' in text
+
+
+def test_a_transaction_that_stays_open_is_named(held: RestFixture) -> None:
+    began_ms = held.clock.wall_ms() - 900_000
+    held.logs["source"].transactions["orders", 0] = OpenTransaction(
+        4_000, 10, "billing-7", "Ongoing", began_ms
+    )
+    shown = shown_later(held)
+    assert shown["heldSeconds"] == 2 * HELD_LONG_S
+    reason = str(shown["reason"])
+    assert reason.startswith("5001 offsets behind 10 are held by transaction billing-7")
+    assert "producer 4000" in reason
+    assert "since offset 10" in reason
+    assert "s ago" in reason
+
+
+def test_a_cluster_that_does_not_name_it_leaves_the_figures(held: RestFixture) -> None:
+    held.logs["source"].transactions["orders", 0] = PartitionUnavailable("brokers are too old")
+    shown = shown_later(held)
+    assert shown["heldRecords"] == 5_001
+    assert "not known: brokers are too old" in str(shown["reason"])
+
+
+def test_an_id_that_is_not_shown(held: RestFixture) -> None:
+    held.logs["source"].transactions["orders", 0] = OpenTransaction(4_000, 10)
+    assert "of producer 4000 since offset 10" in str(shown_later(held)["reason"])
+
+
+def test_short_transactions_are_not_asked_for_and_are_no_reason(held: RestFixture) -> None:
+    logs = held.logs["source"]
+    logs.transactions["orders", 0] = OpenTransaction(4_000, 10)
+    for end in range(10, 20):
+        logs.logs["orders", 0].open_from = end
+        held.positions.put(GROUP, "orders", 0, end)
+        held.clock.advance(HELD_LONG_S / 2)
+        shown = held.call("GET", "/offset/orders/0").get_json()
+        assert shown["heldSeconds"] == 0
+        assert "reason" not in shown
+
+
+def test_questions_are_bounded(rest: RestFixture) -> None:
+    count = 3 * MAX_HOLDER_READS
+    rest.put_intent("orders", TopicIntent(count, count))
+    logs = rest.logs["source"]
+    for number in range(count):
+        logs.hold("orders", number, 0, 20)
+        logs.logs["orders", number].open_from = 10
+        logs.transactions["orders", number] = OpenTransaction(4_000, 10)
+        rest.positions.put(GROUP, "orders", number, 10)
+    rest.call("GET", "/offset")
+    rest.clock.advance(HELD_LONG_S)
+    for asked in (1, 2, 3):
+        progress = rest.call("GET", "/topics/orders").get_json()["progress"].values()
+        named = sum("producer 4000" in each.get("reason", "") for each in progress)
+        assert named == asked * MAX_HOLDER_READS
+        rest.clock.advance(FRESH_S)
