@@ -350,15 +350,18 @@ class PositionStore:
 def read_positions(
     client: ClusterClient, group: str, wanted: Mapping[str, Sequence[int]], *, stable: bool = True
 ) -> dict[TargetPartition, Position]:
-    """See `PositionStore.read`. Not `stable`, for display: the last commit, also while another one is
-    open, and a cluster that does not respond is reported at once."""
+    """See `PositionStore.read`. A coordinator that does not know the group has no position of it: Kafka's
+    brokers respond with none, others with GROUP_ID_NOT_FOUND. Not `stable`, for display: the last commit,
+    also while another one is open, and a cluster that does not respond is reported at once."""
 
     def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, Position]]:
         response = client.call(
             coordinator, _fetch_request(group, wanted, stable=stable), OffsetFetchResponse
         )
         codes = {response.error_code}
-        found: dict[TargetPartition, Position] = {}
+        found = dict.fromkeys(_partitions(wanted), Position(-1))
+        if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            return set(), found
         for topic in response.topics:
             for row in topic.partitions:
                 codes.add(row.error_code)
@@ -370,6 +373,10 @@ def read_positions(
     return until_accepted(
         client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=stable, waits=stable
     )
+
+
+def _partitions(wanted: Mapping[str, Sequence[int]]) -> list[TargetPartition]:
+    return [(topic, number) for topic, numbers in wanted.items() for number in numbers]
 
 
 class KafkaPositionReader:

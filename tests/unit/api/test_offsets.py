@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.contents import TopicIntent
+from ureplicator_common.heartbeats import heartbeat_topic
 from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Lifetime
 from ureplicator_common.model import position_group
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
@@ -143,3 +144,19 @@ def test_metrics_have_no_series_for_unknown_lag(behind: RestFixture) -> None:
         text = behind.call("GET", "/metrics").text
     assert "ureplicator_lag_records{" not in text
     assert 'unknown_lag_partitions{route="source.target",topic="orders"} 4.0' in text
+
+
+def test_heartbeats_are_never_about_to_be_lost(rest: RestFixture) -> None:
+    """They are kept for ten minutes by design, and one is always on its way."""
+    topic = heartbeat_topic(fleet="test", route=ROUTE)
+    rest.put_intent(topic, TopicIntent(1, 1))
+    logs = rest.logs["source"]
+    logs.hold(topic, 0, 50, 100)
+    logs.lives[topic] = Lifetime(retention_ms=600_000)
+    for position in (99, 40):
+        rest.positions.put(GROUP, topic, 0, position)
+        logs.logs[topic, 0].times = [BatchTime(99, 99, rest.clock.wall_ms() - 500)]
+        rest.clock.advance(FRESH_S)
+        (shown,) = rest.call("GET", "/offset").get_json()["topics"]
+        assert shown["lagRecords"] == 100 - position
+        assert shown["retentionSeconds"] is None

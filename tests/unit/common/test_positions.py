@@ -386,3 +386,8 @@ def test_a_cluster_without_transactions_is_refused_with_the_reason() -> None:
     with pytest.raises(ClusterUnavailable, match=reason):
         store.initialise()
     assert client.requests == []
+
+
+def test_a_group_that_the_coordinator_does_not_know_has_no_positions() -> None:
+    store, _ = ready(OffsetFetch=[ErrorCode.GROUP_ID_NOT_FOUND])
+    assert store.read({"t": [0, 1]}) == {("t", 0): Position(-1), ("t", 1): Position(-1)}

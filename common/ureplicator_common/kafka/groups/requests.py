@@ -58,6 +58,11 @@ busy accepts 50 new connections at once (`socket.listen.backlog.size`)."""
 ONE_GROUP = 7
 """The highest version of OffsetFetch that every supported broker has."""
 
+NO_OFFSETS: Offsets = {}
+"""Of a group that its coordinator does not know: not all brokers respond to that without an error."""
+DEAD = "Dead"
+"""State of such a group."""
+
 Commit = tuple[str, Offsets]
 """A group, and offsets that fit into one request."""
 
@@ -191,7 +196,11 @@ class KafkaConsumerGroups:
             self._coordinators.forget(groups)
             return dict.fromkeys(groups, error)
         return {
-            each.group: self._failure(each.group, each.error) if each.error else each.offsets
+            each.group: NO_OFFSETS
+            if each.error == ErrorCode.GROUP_ID_NOT_FOUND
+            else self._failure(each.group, each.error)
+            if each.error
+            else each.offsets
             for each in reply
         }
 
@@ -204,7 +213,11 @@ class KafkaConsumerGroups:
             self._coordinators.forget(groups)
             return dict.fromkeys(groups, error)
         return {
-            group: self._failure(group, code) if code else state
+            group: DEAD
+            if code == ErrorCode.GROUP_ID_NOT_FOUND
+            else self._failure(group, code)
+            if code
+            else state
             for group, (code, state) in reply.items()
         }
 
@@ -309,6 +322,8 @@ class _FetchedOffsets:
         return found
 
     def _kept(self, group: str, row: wire.FetchedGroup) -> Offsets | int:
+        if row.error == ErrorCode.GROUP_ID_NOT_FOUND:
+            return NO_OFFSETS
         if row.error:
             return row.error
         known = self._known.get(group)

@@ -37,10 +37,11 @@ from ureplicator_common.kafka.client import (
     TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
+    NoCoordinator,
     controller_rows,
     open_client,
 )
-from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.errors import COORDINATOR_MOVED, ErrorCode, error_name
 from ureplicator_common.kafka.features import API_VERSIONS_VERSION
 from ureplicator_common.kafka.preflight import (
     ClusterFacts,
@@ -49,6 +50,7 @@ from ureplicator_common.kafka.preflight import (
     Server,
     VisibleTopics,
 )
+from ureplicator_common.kafka.transactions.fencing import retry_delays
 from ureplicator_common.kafka.wire.metadata import METADATA_VERSION
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
@@ -61,6 +63,9 @@ NO_PRODUCER = 2**62
 CREATE_TOPICS_VERSION, INIT_PRODUCER_ID_VERSION, END_TXN_VERSION, HEARTBEAT_VERSION = 5, 2, 1, 3
 DESCRIBE_CONFIGS_VERSION, BROKER_RESOURCE = 1, 4
 MAX_MESSAGE = "message.max.bytes"
+ELECTION_S = 15.0
+NOT_READY = COORDINATOR_MOVED | {ErrorCode.NOT_CONTROLLER, ErrorCode.CONCURRENT_TRANSACTIONS}
+"""Answers that say nothing about a right: ask again."""
 _DENIED = "AUTHORIZATION_FAILED"
 
 
@@ -149,13 +154,35 @@ def _read(
 def _refusal(ask: Callable[[ClusterClient], int], client: ClusterClient) -> str:
     """Name of the error that denies a right; "" if there is none. Raises ClusterUnavailable."""
     try:
-        code = ask(client)
+        code = _settled(ask, client)
     except ClusterUnavailable as error:
         if _DENIED in str(error):
             return str(error)
         raise
     name = error_name(code)
     return name if _DENIED in name else ""
+
+
+def _settled(ask: Callable[[ClusterClient], int], client: ClusterClient) -> int:
+    """Error code of a question that is asked again while a coordinator or controller is being elected.
+
+    The first question to a fresh cluster makes it create the topic of its coordinators. Raises
+    ClusterUnavailable.
+    """
+    deadline_s = client.deadline_s(ELECTION_S)
+    for delay_s in retry_delays():
+        try:
+            code = ask(client)
+        except NoCoordinator as error:
+            if _DENIED in str(error) or client.now_s() > deadline_s:
+                raise
+        else:
+            if code not in NOT_READY:
+                return code
+            if client.now_s() > deadline_s:
+                raise ClusterUnavailable(f"still {error_name(code)} after {ELECTION_S:g} s")
+        client.pause(delay_s)
+    raise AssertionError("the delays have no end")
 
 
 def _metadata(client: ClusterClient) -> Any:
@@ -250,7 +277,10 @@ def _member(group: str, client: ClusterClient) -> int:
         group_instance_id=None,
     )
     broker = client.coordinator(group, GROUP_COORDINATOR)
-    return int(client.call(broker, request, HeartbeatResponse).error_code)
+    code = int(client.call(broker, request, HeartbeatResponse).error_code)
+    if code in COORDINATOR_MOVED:
+        client.forget_coordinator(group, GROUP_COORDINATOR)
+    return code
 
 
 def _max_message_bytes(client: ClusterClient) -> int:

@@ -25,6 +25,7 @@ from functools import cached_property, partial
 from ureplicator_common.clock import Clock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
+from ureplicator_common.heartbeats import is_heartbeat_topic
 from ureplicator_common.kafka import (
     BatchTime,
     ClusterUnavailable,
@@ -289,6 +290,7 @@ class LagCollector:
             lifetime=lifetimes.get(partition.topic),
             wall_ms=self._clock.wall_ms(),
             held=held,
+            is_transient=is_heartbeat_topic(partition.topic),
         )
 
     def _drop_others(self, topics: IntentsByKey) -> None:

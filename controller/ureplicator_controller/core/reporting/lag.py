@@ -19,8 +19,8 @@ log. In this order a position is never above the end unless something is wrong.
 * **Time to catch up** is the lag divided by what the position gains on the end; None while it does not gain.
 * **Time to retention** is how long the next record is still kept: the retention time minus its age, or by
   size, how long the log start takes to get there at its rate. Brokers delete whole segments, so it may
-  last longer, never shorter. None if no record waits or nothing is deleted; 0: it may be deleted any time,
-  or is gone.
+  last longer, never shorter. None if no record waits or nothing is deleted, and for heartbeats;
+  0: it may be deleted any time, or is gone.
 
 A value that is unknown is None and has a reason, never 0: a partition that was never committed may have
 its whole log still to copy.
@@ -188,9 +188,11 @@ def partition_lag(
     lifetime: Lifetime | None,
     wall_ms: int,
     held: HeldEnd | None = None,
+    is_transient: bool = False,
 ) -> PartitionLag:
     """Compute one partition's lag. `record`: time of the next record or an earlier one, if known. `held`:
-    the stable end that an open transaction holds, if it does."""
+    the stable end that an open transaction holds, if it does. `is_transient`: records that are of no use
+    when they expire, so that retention loses nothing."""
     sample = history.short.latest
     position, extent = sample.position, sample.extent
     held_s = sample.at_s - held.since_s if held else 0.0
@@ -215,7 +217,9 @@ def partition_lag(
         lag_s=_lag_s(history.short, record, age_s) if lag else 0.0,
         records_per_s=_rate(history.short, position=True),
         catch_up_s=_catch_up_s(history.short, lag),
-        retention_s=_retention_s(history.long, lifetime, age_s) if lag else None,
+        retention_s=None
+        if is_transient or not lag
+        else _retention_s(history.long, lifetime, age_s),
         held_records=extent.held,
         held_s=held_s,
         reason=_gap_reason(position, extent) or _held_reason(held, held_s, extent),

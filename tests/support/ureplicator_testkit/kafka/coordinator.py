@@ -9,6 +9,7 @@ from typing import Any
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterClient
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.features import (
     DESCRIBE_TRANSACTIONS,
     TRANSACTION_FEATURE,
@@ -116,7 +117,7 @@ class Coordinator(ClusterClient):
     def _plain(self, request: Any, response: Any, code: int) -> Any:
         return response(version=request.version, error_code=code)
 
-    _AddOffsetsToTxn = _plain
+    _AddOffsetsToTxn = _Heartbeat = _plain
 
     def _EndTxn(self, request: Any, response: Any, code: int) -> Any:
         return response(version=request.version, error_code=code, producer_id=9, producer_epoch=2)
@@ -157,6 +158,8 @@ class Coordinator(ClusterClient):
     def _OffsetFetch(self, request: Any, response: Any, code: int) -> Any:
         assert request.require_stable
         rows = response.OffsetFetchResponseTopic
+        if code == ErrorCode.GROUP_ID_NOT_FOUND:  # kfake; Kafka's brokers show no offsets then
+            return response(version=7, error_code=code, topics=[])
         return response(
             version=7,
             error_code=0,

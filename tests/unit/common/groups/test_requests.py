@@ -15,6 +15,7 @@ from ureplicator_common.kafka.groups import CommittedOffset, ListedGroup, Offset
 from ureplicator_common.kafka.groups.requests import GROUPS_PER_REQUEST, KafkaConsumerGroups
 
 NOT_COORDINATOR = 16
+NOT_FOUND = 69
 FETCH, FIND, BY_CLIENT = wire.OFFSET_FETCH, wire.FIND_COORDINATOR, (0, 0)
 NEW, OLD = Broker(1, "new", 1), Broker(2, "old", 2)
 COMMITTED: Offsets = {("t", 0): CommittedOffset(3), ("t", 1): CommittedOffset(4, "m")}
@@ -31,6 +32,7 @@ class Cluster(ClusterClient):
         self.groups = {broker: list(some) for broker, some in groups.items()}
         self.offsets: dict[str, Offsets] = {}
         self.moved: set[str] = set()
+        self.gone: set[str] = set()
         self.lost: set[Broker] = set()
         self.unlisted: set[str] = set()
         self.asked: Counter[tuple[int, int]] = Counter()
@@ -103,6 +105,7 @@ def _fetched(asked: Sequence[str], version: int, cluster: Cluster) -> bytes:
     kind: Any = consumer.OffsetFetchResponse
     found = {group: cluster.offsets.get(group, COMMITTED) for group in asked}
     codes = {group: NOT_COORDINATOR if group in cluster.moved else 0 for group in asked}
+    codes |= {group: NOT_FOUND for group in asked if group in cluster.gone}
     if version < wire.MANY_GROUPS:
         (group,) = asked
         topics = _topics(kind.OffsetFetchResponseTopic, found[group])
@@ -209,3 +212,12 @@ def test_a_broker_that_was_replaced_by_an_older_one_is_asked_as_that(
     groups.listed()
     groups.offsets(["n1"])
     assert (cluster.asked[FETCH, 8], cluster.asked[FETCH, 7]) == (0, 1)
+
+
+@pytest.mark.parametrize("group", ["n7", "o7"])
+def test_a_group_that_its_coordinator_does_not_know_has_no_offsets(
+    cluster: Cluster, groups: KafkaConsumerGroups, group: str
+) -> None:
+    cluster.gone = {group}
+    cluster.offsets = {group: {}}
+    assert groups.offsets(every(cluster))[group] == {}
