@@ -21,6 +21,7 @@ from ureplicator_common.audits.ranges import recreated_sides, with_compared, wit
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Delivery
 from ureplicator_worker.audit.result import AuditResult, AuditState, FindingKind, PartitionResult
+from ureplicator_worker.engines.java_errors import cause_of
 
 
 def kinds_of(delivery: Delivery) -> tuple[FindingKind, ...]:
@@ -143,7 +144,7 @@ def with_result(
 
 def reason_of(error: Exception) -> str:
     """Kind and message of a failure, as states and pages have it."""
-    return shortened(f"{type(error).__name__}: {error}")
+    return shortened(cause_of(str(error)) or f"{type(error).__name__}: {error}")
 
 
 def shortened(text: str) -> str:

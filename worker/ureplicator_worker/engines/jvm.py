@@ -10,23 +10,26 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pwd
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.logging_setup import writes_json
+from ureplicator_worker.engines.java_errors import cause_of
 from ureplicator_worker.engines.processes import scratch_folder
 
 MIN_JAVA = 17
@@ -108,9 +111,33 @@ def make_scratch() -> Path:
 
 
 def java_options(scratch: Path, *more: str) -> str:
-    """Options of the JVM: its log and its files are in the scratch folder."""
+    """Options of the JVM: its log and its files are in the scratch folder.
+
+    So is its home where the system knows none for this user: Java has "?" then, and Spark's resolver of
+    packages wants a path.
+    """
     log4j = f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
-    return " ".join((log4j, f"-Djava.io.tmpdir={scratch}", *filter(None, more)))
+    home = "" if has_user_name() else f"-Duser.home={scratch}"
+    return " ".join((log4j, f"-Djava.io.tmpdir={scratch}", *filter(None, (home, *more))))
+
+
+def has_user_name() -> bool:
+    """False for a user id that the system has no name for, as OpenShift gives them out."""
+    try:
+        return bool(pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:
+        return False
+
+
+def name_host(environ: MutableMapping[str, str], address: str) -> None:
+    """Give Spark an address for this host where its name has none, which Spark looks up at its start.
+
+    SPARK_LOCAL_IP would have Spark's page listen there alone, too; this does not.
+    """
+    try:
+        socket.gethostbyname(socket.gethostname())
+    except OSError:
+        environ.setdefault("SPARK_LOCAL_HOSTNAME", address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +183,21 @@ def start_driver(
     java: str,
     *,
     secret: Mapping[str, str] = MappingProxyType({}),
-    brief: Callable[[Exception], str] = str,
     show: Callable[[str], None] | None = None,
 ) -> Driver:
     """Start a JVM with a context. `secret`: properties that must not be in its command line.
 
-    `brief`: the reason of an error, for which it may query the JVM. `show`: takes each line that the JVM
-    writes; None: they go to standard error. Raises PermanentError.
+    `show` takes each line that the JVM writes; None: they go to standard error. Raises PermanentError.
     """
     output = JvmOutput(show or _to_stderr)
     gateway: Any = None
+    name_host(os.environ, conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1")
     try:
         launch: Any = launch_gateway  # carries no types
         gateway = launch(conf, {"stdout": output.end, "stderr": output.end})
         output.handed_over()
+        if not has_user_name():
+            _log_in(gateway)
         conf.setAll(list(secret.items()))
         return Driver(SparkContext(conf=conf, gateway=gateway), gateway)
     except Exception as error:
@@ -179,8 +207,24 @@ def start_driver(
             gateway.proc.kill()
             gateway.proc.wait()
         output.drained(1.0)
-        cause = next((line for line in output.tail if "rror" in line), reason)
-        raise PermanentError(f"Spark does not start with {java}: {cause}") from error
+        if not isinstance(error, Py4JJavaError):  # the JVM ended, and told why before
+            reason = written_cause(output.tail) or reason
+        raise PermanentError(f"Spark does not start with {java}: {reason}") from error
+
+
+def _log_in(gateway: Any) -> None:
+    """Name the user to Hadoop, which takes it from the system otherwise and fails where there is none.
+
+    The id stands for the name. A login that is there already is not made again
+    (`UserGroupInformation.getLoginUser`).
+    """
+    users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    users.setLoginUser(users.createRemoteUser(f"uid{os.getuid()}"))
+
+
+def written_cause(lines: Sequence[str]) -> str:
+    """Reason of a JVM's end in what it wrote; "" if it wrote none."""
+    return cause_of("\n".join(lines)) or next((line for line in lines if "rror" in line), "")
 
 
 def silence_py4j(context: SparkContext) -> None:
@@ -203,7 +247,8 @@ def brief(error: Exception) -> str:
         return str(python[-1]).strip()[:MAX_REASON_CHARACTERS]
     if lost:
         return re.sub(r"^[\w.]+Exception: |\. Consider .*", "", lost[1])[:MAX_REASON_CHARACTERS]
-    return f"{type(error).__name__}: {text.strip()}".splitlines()[0][:MAX_REASON_CHARACTERS]
+    first = f"{type(error).__name__}: {text.strip()}".splitlines()[0]
+    return (cause_of(text) or first)[:MAX_REASON_CHARACTERS]
 
 
 def _text_of(error: Exception) -> str:

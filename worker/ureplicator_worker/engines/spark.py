@@ -126,7 +126,7 @@ class SparkEngine:
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         _convert_no_arrays()
         try:
-            self._driver = jvm.start_driver(conf, java, secret=secret, brief=jvm.brief)
+            self._driver = jvm.start_driver(conf, java, secret=secret)
             self._context = self._driver.context
             jvm.silence_py4j(self._context)
             self._rows = self._context.parallelize([0], 1)

@@ -27,6 +27,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from ureplicator_worker.engines import jvm
+from ureplicator_worker.engines.java_errors import cause_of
 from ureplicator_worker.sql.kept_plan import KeptPlan, KeptPlans
 from ureplicator_worker.sql.query import (
     ANALYSED_NODES,
@@ -118,7 +119,7 @@ class SparkSql:
         conf.set("spark.local.dir", str(self._scratch))
         options = jvm.java_options(self._scratch, "-XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError")
         conf.set("spark.driver.extraJavaOptions", options)
-        return jvm.start_driver(conf, java, brief=one_line)
+        return jvm.start_driver(conf, java)
 
     def compile(self, text: str) -> Query:
         """Raises QueryRefused, SessionLost."""
@@ -266,5 +267,6 @@ def one_line(error: BaseException) -> str:
     """Spark's condition and message, of hundreds of lines."""
     text = str(error)
     found = _CONDITION.search(text)
-    line = found[0] if found else (text.strip().splitlines() or [type(error).__name__])[0]
+    first = (text.strip().splitlines() or [type(error).__name__])[0]
+    line = found[0] if found else cause_of(text) or first
     return line.strip(" ;")[:MAX_REASON_CHARACTERS]

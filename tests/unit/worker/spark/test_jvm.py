@@ -110,3 +110,52 @@ def test_output_of_a_workers_jvm_goes_to_standard_error(capfd: pytest.CaptureFix
     written = capfd.readouterr().err
     assert f"{BROKEN}\n" in written
     assert "incubator" not in written
+
+
+class _Gateway:
+    """Takes the login that py4j would pass on to Hadoop."""
+
+    def __init__(self) -> None:
+        self.jvm = self
+        self.logins: list[str] = []
+
+    def __getattr__(self, name: str) -> _Gateway:
+        return self
+
+    def createRemoteUser(self, name: str) -> str:  # of Hadoop
+        return name
+
+    def setLoginUser(self, user: str) -> None:
+        self.logins.append(user)
+
+
+def test_a_user_without_a_name_has_a_home_and_a_login(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else Spark ends with `basedir must be absolute: ?/.ivy2`, then with `invalid null input: name`."""
+    assert "user.home" not in jvm.java_options(tmp_path)
+    monkeypatch.setattr("os.getuid", lambda: 3_999_999_999)
+    assert not jvm.has_user_name()
+    assert f"-Duser.home={tmp_path} -Dmine=1" in jvm.java_options(tmp_path, "-Dmine=1")
+    gateway = _Gateway()
+    jvm._log_in(gateway)
+    assert gateway.logins == ["uid3999999999"]
+
+
+@pytest.mark.parametrize("resolves", [True, False])
+def test_a_host_whose_name_has_no_address_is_named_to_spark(
+    monkeypatch: pytest.MonkeyPatch, resolves: bool
+) -> None:
+    found = {"h": "127.0.0.1"} if resolves else {}
+
+    def look_up(name: str) -> str:
+        try:
+            return found[name]
+        except KeyError:
+            raise socket.gaierror(-2, "Name or service not known") from None
+
+    environ = {"OTHER": "x"}
+    monkeypatch.setattr("socket.gethostname", lambda: "h")
+    monkeypatch.setattr("socket.gethostbyname", look_up)
+    jvm.name_host(environ, "127.0.0.1")
+    assert environ.get("SPARK_LOCAL_HOSTNAME") == (None if resolves else "127.0.0.1")

@@ -1,0 +1,59 @@
+"""Text of an exception of Java -> the one line that tells what failed. Pure.
+
+A stack trace names the outermost exception first, and what it was caused by below its frames:
+
+    An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.     by py4j
+    : java.lang.ExceptionInInitializerError                                              names nothing
+            at org.apache.spark.internal.config.package$.<init>(package.scala:1239)
+    Caused by: java.net.UnknownHostException: nosuchhost: Name or service not known
+            ... 24 more
+
+A message may go on in further lines, up to the first frame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_HEAD = re.compile(
+    r'^(?:: |Caused by: |Exception in thread "[^"]*" )?'
+    r"(?:[a-z_][\w$]*\.)+([A-Z][\w$]*)(?:: ?(.*))?$"
+)
+_FRAME = re.compile(r"^\s+at |^\s*\.\.\. \d+ (?:more|common frames)|^\s*(?:Suppressed: |$)")
+_ANOTHER_CLASS = re.compile(r"(?:[a-z_][\w$]*\.)+[A-Z][\w$]*$")
+
+
+def cause_of(text: str) -> str:
+    """`Class: message` of the first exception with a message of its own, else of the innermost one.
+
+    "" without any exception. A message that ends with a colon, or is the name of another exception,
+    only announces the next one.
+    """
+    found = list(_exceptions(text))
+    named = next((each for each in found if _names_something(each[1])), None)
+    kind, message = named or (found[-1] if found else ("", ""))
+    return f"{kind}: {message}" if message else kind
+
+
+def _names_something(message: str) -> bool:
+    return bool(message) and not message.endswith(":") and not _ANOTHER_CLASS.match(message)
+
+
+def _exceptions(text: str) -> Iterator[tuple[str, str]]:
+    """Class and whole message of each exception, outermost first."""
+    kind, message = "", [""]
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        if head or _FRAME.match(line):
+            if kind:
+                yield kind, _joined(message)
+            kind, message = (head[1], [head[2] or ""]) if head else ("", [""])
+        elif kind:
+            message.append(line)
+    if kind:
+        yield kind, _joined(message)
+
+
+def _joined(lines: list[str]) -> str:
+    return " ".join(line.strip() for line in lines if line.strip())
