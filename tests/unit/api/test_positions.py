@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -148,6 +149,25 @@ def test_setting_positions_by_time(copied: RestFixture) -> None:
     assert effects(shown) == [(20, 30, 0, 10, 0)]
     assert effects(send(copied, {"time": NOW, "partition": 0})) == [(20, 50, 0, 30, 0)]
     assert effects(send(copied, {"time": "1969-12-31T00:00Z", "partition": 0}))[0][1] == 10
+
+
+def test_a_time_at_the_end_of_a_growing_log_is_not_refused(
+    copied: RestFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record is written after each look at the log."""
+    logs = copied.logs["source"]
+    found = logs.extents
+
+    def growing(wanted: Mapping[str, Sequence[int]]) -> Mapping[Any, Any]:
+        extents = found(wanted)
+        logs.logs["orders", 0].end += 1
+        return extents
+
+    monkeypatch.setattr(logs, "extents", growing)
+    assert effects(send(copied, {"time": NOW, "partition": 0})) == [(20, 50, 0, 30, 0)]
+    copied.publish(RouteSettings(start="latest"))
+    (shown,) = copied.call("DELETE", f"{PATH}?partition=0").get_json()["partitions"]
+    assert (shown["beginsAt"], shown.get("refused")) == (51, None)
 
 
 def test_seeding_from_a_group_of_the_source(copied: RestFixture) -> None:

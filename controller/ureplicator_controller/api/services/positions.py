@@ -126,9 +126,9 @@ class PositionService:
         key = TopicKey(config.route, topic)
         intent = self._changeable(key, condition)
         numbers = partition_numbers(key, intent, number)
-        readings = self.read(key, intent, numbers)
         times = self._start_times(config, intent, numbers)
         starts = self._offsets_at(key, times)
+        readings = self.read(key, intent, numbers)
         planned = {
             number: PlannedChange(
                 None, effect_of(_offset(each.stored), starts[number], _known(each.extent))
@@ -149,9 +149,10 @@ class PositionService:
         wanted: SetPositionsBody,
         numbers: Sequence[int],
     ) -> dict[int, PlannedChange]:
-        group = self._group_offsets(key, wanted.group, numbers) if wanted.group else {}
+        """Offsets first: the end of a log only grows, so none of them is behind it."""
+        found = self._found_offsets(key, wanted, numbers)
         readings = self.read(key, intent, numbers)
-        offsets = group or self._wanted_offsets(key, wanted, readings)
+        offsets = found or _wanted_offsets(wanted, readings)
         planned: dict[int, PlannedChange] = {}
         for number, reading in readings.items():
             effect = effect_of(_offset(reading.stored), offsets[number], _known(reading.extent))
@@ -161,22 +162,21 @@ class PositionService:
             planned[number] = PlannedChange(offsets[number], effect)
         return planned
 
-    def _wanted_offsets(
-        self, key: TopicKey, wanted: SetPositionsBody, readings: Mapping[int, PositionReading]
+    def _found_offsets(
+        self, key: TopicKey, wanted: SetPositionsBody, numbers: Sequence[int]
     ) -> Mapping[int, int]:
-        if wanted.offset is not None:
-            return dict.fromkeys(readings, wanted.offset)
+        """Offsets of a consumer group, or of a time; empty if neither is wanted."""
+        if wanted.group:
+            return self._group_offsets(key, wanted.group, numbers)
         if wanted.time is None:
-            extents = {number: _known(reading.extent) for number, reading in readings.items()}
-            first = wanted.to == "earliest"
-            return {n: extent.start if first else extent.end for n, extent in extents.items()}
+            return {}
         if wanted.time_ms > self._clock.wall_ms():
             raise bad_request(
                 f"{wanted.time} is in the future",
                 field="time",
                 hint="give latest to begin at the next record",
             )
-        return self._offsets_at(key, dict.fromkeys(readings, wanted.time_ms))
+        return self._offsets_at(key, dict.fromkeys(numbers, wanted.time_ms))
 
     def _group_offsets(
         self, key: TopicKey, group: str, numbers: Sequence[int]
@@ -221,6 +221,16 @@ class PositionService:
             return replace(_not_stopped(key, now), positions={**now.positions, **changes})
 
         self._intents.change(key, change, condition)
+
+
+def _wanted_offsets(
+    wanted: SetPositionsBody, readings: Mapping[int, PositionReading]
+) -> Mapping[int, int]:
+    if wanted.offset is not None:
+        return dict.fromkeys(readings, wanted.offset)
+    extents = {number: _known(reading.extent) for number, reading in readings.items()}
+    first = wanted.to == "earliest"
+    return {n: extent.start if first else extent.end for n, extent in extents.items()}
 
 
 def partition_numbers(key: TopicKey, intent: TopicIntent, number: int | None) -> Sequence[int]:
