@@ -9,7 +9,8 @@ until then the plan gives the partition to no worker, and another leader repeats
 
 A position that is set belongs to the present topics, and names no end of the target's log and no
 leader epoch of the source: what went before (an offset out of range, records that the target lost, a
-truncated source, a topic that was recreated) does not count against it.
+truncated source, a topic that was recreated) does not count against it. The number of the partition's chunks
+in the offset map stays: they are there whatever the position is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
-from ureplicator_common.model import RENEWER, OwnerEpoch, Route, TopicKey
+from ureplicator_common.model import RENEWER, Route, TopicKey
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.positions.changes import (
     ChangeOutcome,
@@ -36,9 +37,9 @@ from ureplicator_controller.core.positions.changes import (
 )
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.position_deletion import (
-    NO_POSITION,
     PositionThread,
     ProveLeadership,
+    forgotten,
 )
 from ureplicator_controller.engines.position_renewal import Renewal
 
@@ -74,7 +75,7 @@ def change_positions(
         stored = renewal.store.read({due.target_topic: sorted(due.changes)})
         wanted = {
             target: position
-            for target, position in _positions(due, provenance).items()
+            for target, position in _positions(due, provenance, stored).items()
             if target[1] not in refused
             and not position.offset == stored[target].offset == NO_OFFSET
         }
@@ -94,17 +95,25 @@ def change_positions(
         return Changed(outcomes, due.epoch)
 
 
-def _positions(due: DueChanges, provenance: Provenance) -> dict[TargetPartition, Position]:
+def _positions(
+    due: DueChanges, provenance: Provenance, stored: Mapping[TargetPartition, Position]
+) -> dict[TargetPartition, Position]:
     return {
-        (due.target_topic, number): _position(change, provenance, due.owner_epochs[number])
+        (due.target_topic, number): _position(
+            change,
+            replace(provenance, owner_epoch=due.owner_epochs[number]),
+            stored[due.target_topic, number],
+        )
         for number, change in due.changes.items()
     }
 
 
-def _position(change: PositionChange, provenance: Provenance, epoch: OwnerEpoch) -> Position:
+def _position(change: PositionChange, provenance: Provenance, stored: Position) -> Position:
     if change.offset == NO_OFFSET:
-        return NO_POSITION
-    return Position(change.offset, metadata=replace(provenance, owner_epoch=epoch).encode())
+        return forgotten(stored)
+    former = Provenance.decode(stored.metadata)
+    chunks = former.map_chunks if former else 0
+    return Position(change.offset, metadata=replace(provenance, map_chunks=chunks).encode())
 
 
 def provenance_of(

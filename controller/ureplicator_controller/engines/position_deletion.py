@@ -32,6 +32,7 @@ from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
+from ureplicator_common.kafka.provenance import NOT_MAPPED, UNKNOWN_END, Provenance
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
@@ -77,7 +78,7 @@ def delete_positions(
         renewal.store.fence(due.fence)
         stored = renewal.store.read({due.target_topic: range(due.partitions)})
         known = {
-            target: NO_POSITION
+            target: forgotten(position)
             for target, position in stored.items()
             if position.offset >= 0 and target not in without_topic
         }
@@ -89,6 +90,16 @@ def delete_positions(
             if set(error.refused.values()) != {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}:
                 raise
             without_topic |= error.refused.keys()
+
+
+def forgotten(stored: Position) -> Position:
+    """No position. Its metadata keep the number of the partition's chunks in the offset map, which outlive
+    the position: later owners thin them out by that."""
+    former = Provenance.decode(stored.metadata)
+    if former is None or not former.map_chunks:
+        return NO_POSITION
+    kept = replace(former, target_end=UNKNOWN_END, mapped=NOT_MAPPED, markers=0)
+    return Position(NO_OFFSET, metadata=kept.encode())
 
 
 class PositionThread(ABC):

@@ -162,7 +162,8 @@ def decide(
 ) -> StartDecision:
     """See the table above. Raises CannotStart."""
     source_id, target_id = _topics(partition, grant, stored, source, target.view)
-    provenance = Provenance.decode(stored.metadata) if stored.offset >= 0 else None
+    former = Provenance.decode(stored.metadata)
+    provenance = former if stored.offset >= 0 else None
     gap = _provenance_mismatch(provenance, source.cluster_id, source_id, target_id)
     if gap and grant.restarted:
         gap, stored = "", NO_POSITION
@@ -173,7 +174,7 @@ def decide(
         source_cluster=source.cluster_id,
         source_topic_id=source_id,
         target_topic_id=target_id,
-        map_chunks=provenance.map_chunks if provenance else 0,
+        map_chunks=former.map_chunks if former else 0,
     )
     if stored.offset >= 0 and not gap:
         end = target.ends.get(_target_key(partition, grant))

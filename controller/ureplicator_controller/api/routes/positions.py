@@ -144,7 +144,7 @@ def _add_changes(
 def _position_json(reading: PositionReading) -> dict[str, Any]:
     position, extent = reading.stored, reading.extent
     known = position.offset if position.offset >= 0 else None
-    provenance = Provenance.decode(position.metadata)
+    provenance = None if known is None else Provenance.decode(position.metadata)
     log = extent if isinstance(extent, Extent) else None
     lag = None if known is None or log is None else max(0, log.end - known)
     reason = str(extent) if log is None else "" if known is None else out_of_range(known, log)

@@ -151,6 +151,29 @@ def test_a_position_names_the_topics_and_no_end_of_the_targets_log(fleet: Owners
 
 
 @pytest.mark.usefixtures("a")
+@pytest.mark.parametrize("offset", [5, -1])
+def test_the_number_of_chunks_in_the_offset_map_outlives_the_position(
+    fleet: OwnershipFleet, offset: int
+) -> None:
+    """A later owner adopts them by that number."""
+    request(fleet, offset)
+    fleet.settle()
+    before = fleet.ledger.positions["t", 0]
+    written = Provenance.decode(before.metadata)
+    assert written is not None
+    mapped = replace(written, target_end=9, mapped=7, map_chunks=70, markers=1)
+    fleet.ledger.positions["t", 0] = replace(before, metadata=mapped.encode())
+    Leader(fleet).act()
+    stored = fleet.ledger.positions["t", 0]
+    found = Provenance.decode(stored.metadata)
+    assert found is not None
+    assert (stored.offset, found.map_chunks) == (offset, 70)
+    assert (found.target_end, found.mapped, found.markers) == (-1, -1, 0)
+    fleet.settle()
+    assert fleet.process("a").begun[P].beginning.map_chunks == 70  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("a")
 def test_a_forgotten_position_is_not_a_lost_one(fleet: OwnershipFleet) -> None:
     assert intent(fleet).had_position == {0}
     fleet.source.model.hold(start=3, end=40)

@@ -24,6 +24,7 @@ from ureplicator_common.coordination.memory import MemoryCoordination, MemorySto
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -190,6 +191,15 @@ def test_deletion_follows_the_start_order_of_an_owner() -> None:
     assert store.done == ["initialise", "proof", "fence id", "read", "commit"]
     assert store.positions[("x", 0)].offset == -1
     assert store.positions[("y", 0)].offset == 7
+
+
+def test_the_number_of_chunks_in_the_offset_map_outlives_the_position() -> None:
+    store = TwinStore()
+    written = Provenance("A", "s", "t", "w", 0, 1, target_end=9, mapped=7, map_chunks=70)
+    store.positions["x", 0] = Position(5, 2, written.encode())
+    delete_positions(renewal(store), lambda: DeletablePositions("x", 2, (), 3))
+    kept = replace(written, target_end=-1, mapped=-1)
+    assert store.positions["x", 0] == Position(-1, metadata=kept.encode())
 
 
 def test_deposed_leader_deletes_nothing() -> None:
