@@ -34,9 +34,7 @@ class TargetNames:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._copied = copies_by_target(
-            {key: stored.value for key, stored in snapshot.topics.items()}
-        )
+        self._copied = copies_by_target(snapshot)
 
     def target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
         """Name of the target topic: `named`, or by the route's naming as published by the leader

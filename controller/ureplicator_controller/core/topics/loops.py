@@ -13,19 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 ClusterTopic = tuple[str, str]
 """A cluster's name and a topic there."""
 
 
-def copies_by_target(intents: Mapping[TopicKey, TopicIntent]) -> dict[ClusterTopic, TopicKey]:
-    """Target topics, each with the source topic that is copied to it; the first one of several."""
+def copies_by_target(snapshot: Snapshot) -> dict[ClusterTopic, TopicKey]:
+    """Target topics, each with the source topic that is copied to it; the first one of several.
+
+    A topic whose intent cannot be read is copied on: it counts under the name that its route gives it.
+    """
     found: dict[ClusterTopic, TopicKey] = {}
-    for key, intent in sorted(intents.items()):
-        found.setdefault((key.route.target, intent.target_topic or key.topic), key)
+    for key in sorted({*snapshot.topics, *snapshot.unreadable_topics}):
+        found.setdefault((key.route.target, _target_topic(snapshot, key)), key)
     return found
+
+
+def _target_topic(snapshot: Snapshot, key: TopicKey) -> str:
+    stored = snapshot.topics.get(key)
+    if stored is not None:
+        return stored.value.target_topic or key.topic
+    published = snapshot.routes.get(key.route)
+    return published.value.target_topic(key.topic) if published else key.topic
 
 
 def origins(

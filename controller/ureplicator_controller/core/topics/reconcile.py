@@ -288,9 +288,7 @@ class _Reconciler:
         whitelisting = AutoWhitelisting(
             snapshot=self._snapshot,
             naming=[(rules.route, rules.settings) for rules in self._rules],
-            copied=copies_by_target(
-                {key: stored.value for key, stored in self._snapshot.topics.items()}
-            ),
+            copied=copies_by_target(self._snapshot),
         )
         for rules in self._rules:
             source = self._clusters.get(rules.route.source)

@@ -4,6 +4,8 @@ Topics get their claims before they are whitelisted (`between_fleets`). Missing 
 whitelisted before the route claimed its targets. If another fleet holds a claim, this one's copying goes on:
 which of the two is to stop is for operators to decide, and the outcome names the other fleet.
 
+The claim of a topic whose intent cannot be read stays: workers copy it on.
+
 Claims of a route that is not configured any more go when its topics are deleted, if another route claims
 targets on the same cluster.
 """
@@ -59,7 +61,7 @@ class ClaimWork:
             for claim in wanted.values()
         }
         for claim in self._unused(claims, wanted.keys() | self._withdrawn(snapshot)):
-            if may_write():
+            if not _is_unreadable(claim, snapshot) and may_write():
                 target.withdraw(claim)
         return outcomes
 
@@ -118,3 +120,8 @@ class ClaimWork:
             source, target = self._connect
             self._logs = source(), target()
         return self._logs
+
+
+def _is_unreadable(claim: Claim, snapshot: Snapshot) -> bool:
+    """True if the intent that a claim is for cannot be read: its topic is copied on, so the claim stays."""
+    return f"{claim.route}/{claim.source_topic}" in map(str, snapshot.unreadable_topics)

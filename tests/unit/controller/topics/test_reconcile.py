@@ -365,6 +365,15 @@ def test_copies_are_not_copied_back() -> None:
     assert "its prefix is that of copies" in world.last.refused[TopicKey(BACK, "a.t")]
 
 
+def test_copies_of_a_topic_whose_intent_cannot_be_read_are_not_copied_back() -> None:
+    there, back = auto(prefix="a."), auto(route=BACK)
+    world = World(rules=(there, back)).remember().remember(route=BACK)
+    published = {ROUTE: Stored(RouteSettings(rename={"t": "u"}), 0, 0, SessionId(0))}
+    world.seen = replace(world.seen, routes=published, unreadable_topics=frozenset({KEY}))
+    assert not world.reconcile({"a": sizes(t=1), "b": sizes(u=1)})
+    assert "it is a copy of t on a" in world.last.refused[TopicKey(BACK, "u")]
+
+
 def test_chain_of_copies_ends_before_it_closes_a_loop() -> None:
     routes = (ROUTE, Route("b", "c"), Route("c", "a"))
     world = World(rules=tuple(auto(prefix=f"{route.source}.", route=route) for route in routes))

@@ -38,6 +38,7 @@ class World:
             name: TopicIntent(1, 1, target_topic=f"x.{name}") for name in ("orders", "users")
         }
         self.withdrawn: dict[str, TopicIntent] = {}
+        self.unreadable: frozenset[TopicKey] = frozenset()
         self.clock = ManualClock()
         self.epoch: int | None = 0
         self.store = MemoryCoordination(MemoryStore())
@@ -69,6 +70,7 @@ class World:
                 for route, topics in ((ROUTE, self.topics), (REMOVED_ROUTE, self.withdrawn))
                 for name, intent in topics.items()
             },
+            unreadable_topics=self.unreadable,
         )
 
     def round(self, *, after_s: float = 0.0) -> Mapping[str, int]:
@@ -102,6 +104,17 @@ def test_claim_of_a_deleted_topic_is_withdrawn(world: World) -> None:
     world.topics["orders"] = TopicIntent(1, 1, target_topic="x.orders", state=TopicState.DELETING)
     world.round(after_s=UNUSED_S)
     assert world.claimed() == {"x.users"}
+
+
+@pytest.mark.parametrize("route", [ROUTE, REMOVED_ROUTE])
+def test_claim_of_an_intent_that_cannot_be_read_stays(world: World, route: Route) -> None:
+    world.target.log().write(Claim("f", "x.ships", str(route), "id-a", "ships"))
+    world.unreadable = frozenset({TopicKey(route, "ships")})
+    world.round(after_s=2 * UNUSED_S)
+    assert world.claimed() == {"x.orders", "x.users", "x.ships"}
+    world.unreadable = frozenset()
+    world.round()
+    assert world.claimed() == {"x.orders", "x.users"}
 
 
 def test_claim_whose_intent_is_on_the_way_is_left(world: World) -> None:
