@@ -1,6 +1,6 @@
 """`ureplicator audit`: compare a topic with its copy, record by record.
 
-It reads both clusters itself, so it needs the configuration and Java, and no controller.
+It reads both clusters itself, so it needs the configuration, ZooKeeper and Java, and no controller.
 
     exit code 0  equal
     exit code 1  records differ
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ureplicator_worker.audit.prepare import Bound
     from ureplicator_worker.audit.repair import Repaired
     from ureplicator_worker.audit.result import AuditRequest, AuditResult
+    from ureplicator_worker.auditor.recording import CopiedAs
 
 EQUAL, DIFFERENT, COULD_NOT = 0, 1, 2
 SHOWN = 20
@@ -88,8 +89,9 @@ def audit(
     """Compare a topic with its copy, record by record.
 
     Reads both clusters with other code than the workers, up to the committed position, and names each
-    missing, repeated, altered, reordered or foreign record. CONFIG is the file of the fleet; no
-    controller is needed. Exit code 0: equal, 1: different, 2: could not be compared.
+    missing, repeated, altered, reordered or foreign record. CONFIG is the file of the fleet, and the
+    settings of the route are read in ZooKeeper; no controller is needed. Exit code 0: equal,
+    1: different, 2: could not be compared.
     """
     if not topic:
         raise click.UsageError("--topic is empty: name a topic of the source")
@@ -101,7 +103,9 @@ def audit(
         raise click.UsageError("--offset-map needs all records: leave --resume out")
     settings = _settings(config, overrides)
     route = _route(settings, route_name)
-    if offset_map and not route.offset_map:
+    bounds = _bound(first, "--from"), _bound(end, "--to")
+    copied = _copied_as(settings, route, topic)
+    if offset_map and not copied.settings.offset_map:
         _fail(f"--offset-map: the route {route.route} has no map: set offset_map: true for it")
     from ureplicator_worker.audit.command import Command
     from ureplicator_worker.audit.prepare import Wanted
@@ -111,10 +115,11 @@ def audit(
         fleet=settings.fleet,
         route=route.route,
         topic=topic,
-        settings=route.settings,
+        settings=copied.settings,
+        target_topic=copied.target_topic,
         numbers=numbers,
-        first=_bound(first, "--from"),
-        end=_bound(end, "--to"),
+        first=bounds[0],
+        end=bounds[1],
     )
     options = AuditOptions(rate_bytes_per_s=rate, max_findings=max_findings, segments=offset_map)
     command = Command(
@@ -152,6 +157,17 @@ def _route(settings: Settings, name: str) -> RouteConfig:
         _fail(
             f"--route: there is no route {name}: {have}" if name else f"--route is needed: {have}"
         )
+
+
+def _copied_as(settings: Settings, route: RouteConfig, topic: str) -> CopiedAs:
+    """Operators may have changed the settings of the route since the file was written."""
+    from ureplicator_worker.auditor.recording import copied_as
+
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the message below is enough
+    try:
+        return copied_as(settings, route, topic)
+    except OperatingError as error:
+        _fail(f"the settings of route {route.route} cannot be read in ZooKeeper: {error}")
 
 
 def _bound(text: str, option: str) -> Bound | None:
@@ -200,7 +216,6 @@ def _record(settings: Settings, result: AuditResult, folder: Path | None, began_
     """Keep what was verified in ZooKeeper, for `ureplicator audits`; a warning if that cannot be."""
     from ureplicator_worker.auditor.recording import record
 
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the warning below is enough
     report = str(folder.resolve()) if folder is not None else ""
     try:
         record(settings, result, began_ms=began_ms, report=report)

@@ -190,10 +190,10 @@ class LogReader(Protocol):
         ...
 
     def offsets_at(
-        self, times_ms: Mapping[tuple[str, int], int]
+        self, times_ms: Mapping[tuple[str, int], int], *, committed: bool = True
     ) -> Mapping[tuple[str, int], int | PartitionUnavailable]:
         """Offset of the first record not older than each time, or the end of committed records; the
-        ends of a log are times too (see `client`)."""
+        ends of a log are times too (see `client`). Not `committed`: records of open transactions count."""
         ...
 
     def batch_times(

@@ -95,11 +95,12 @@ class KafkaLogReader:
         return {key: found.get(key) or no_leader(key) for key in keys}
 
     def offsets_at(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int], *, committed: bool = True
     ) -> Mapping[TopicPartition, int | PartitionUnavailable]:
+        isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
         view = self._client.view(sorted({topic for topic, _ in times_ms}))
         found: dict[TopicPartition, int | PartitionUnavailable] = {}
-        for portion in offsets_at(self._client, view, times_ms):
+        for portion in offsets_at(self._client, view, times_ms, isolation=isolation):
             found |= portion
         return found
 

@@ -11,19 +11,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from ureplicator_common.coordination import Create, Delete
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
-from ureplicator_common.model import Partition, Route, position_group
+from ureplicator_common.model import Delivery, Partition, Route, RouteSettings, position_group
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_common.offset_map.topic import map_topic
+from ureplicator_common.znodes import Paths, encode_route
 from ureplicator_testkit.fleet.real_fleet import pids_of
 from ureplicator_testkit.records.topics import (
     NewRecord,
@@ -36,6 +40,7 @@ from ureplicator_testkit.records.topics import (
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import (
     AuditOptions,
@@ -184,12 +189,14 @@ def test_rounds_follow_each_other(spark: Any, both: tuple[str, str], topic: str)
     assert result.ended_ms - result.began_ms > 3_000
 
 
-def configuration(folder: Path, both: Sequence[str], **route: Any) -> Path:
+def configuration(
+    folder: Path, both: Sequence[str], zookeeper: ZooKeeperServer, **route: Any
+) -> Path:
     config = folder / "fleet.yaml"
     clusters = {name: {"bootstrap.servers": each} for name, each in zip("ab", both, strict=True)}
     content = {
         "fleet": FLEET,
-        "zookeeper": {"hosts": "127.0.0.1:1"},
+        "zookeeper": {"hosts": zookeeper.hosts},
         "clusters": clusters,
         "routes": [{"source": "a", "target": "b", **route}],
     }
@@ -214,9 +221,9 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_compares_resumes_and_repairs(
-    spark: Any, both: tuple[str, str], topic: str, tmp_path: Path
+    spark: Any, both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
-    config, folder = configuration(tmp_path, both), tmp_path / "result"
+    config, folder = configuration(tmp_path, both, zookeeper), tmp_path / "result"
     produce(both[0], topic, [record(n) for n in range(3_000)])
     produce(both[1], topic, [record(n) for n in range(1_000)])
     commit_position(both[1], topic, 1_000)
@@ -262,11 +269,50 @@ def test_the_command_compares_resumes_and_repairs(
     assert done.stderr.splitlines()[-1] == f"{topic}: {reason}"
 
 
+@contextmanager
+def published(zookeeper: ZooKeeperServer, settings: RouteSettings) -> Iterator[None]:
+    """Settings of the route as a leader publishes them, meanwhile."""
+    path = Paths(FLEET).route(Route("a", "b"))
+    coordination = ZooKeeperCoordination(hosts=zookeeper.hosts, session_timeout_s=10)
+    with closing(coordination):
+        coordination.connect(10)
+        coordination.ensure(path.rpartition("/")[0])
+        coordination.transact([Create(path, encode_route(settings))])
+        try:
+            yield
+        finally:
+            coordination.transact([Delete(path, -1)])
+
+
+def test_the_command_judges_by_what_operators_have_changed_since(
+    both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
+) -> None:
+    """Repeats are within the promise of the file, and not within that of the route."""
+    config = configuration(tmp_path, both, zookeeper)
+    produce(both[0], topic, [record(n) for n in range(100)])
+    produce(both[1], topic, [record(n) for n in (*range(100), *range(80, 100))])
+    commit_position(both[1], topic, 100)
+    command = ["audit", str(config), "--topic", topic, "--master", "local[1]", "--json"]
+    assert run(*command).returncode == 0
+    with published(zookeeper, RouteSettings(Delivery.EXACTLY_ONCE)):
+        done = run(*command)
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["totals"]["repeated"] == 20
+
+
+def test_without_the_settings_of_the_route_nothing_is_judged(tmp_path: Path) -> None:
+    away = SimpleNamespace(hosts="127.0.0.1:1")
+    config = configuration(tmp_path, ("127.0.0.1:1", "127.0.0.1:2"), away)  # type: ignore[arg-type]
+    done = run("audit", str(config), "--topic", "orders")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("the settings of route a.b cannot be read in ZooKeeper: ")
+
+
 def test_the_command_adds_to_the_offset_map(
-    both: tuple[str, str], topic: str, tmp_path: Path
+    both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     """Once; of equal partitions alone, and only where the route has a map."""
-    config = configuration(tmp_path, both)
+    config = configuration(tmp_path, both, zookeeper)
     produce(both[0], topic, [record(n) for n in range(300)])
     delete_records(both[0], topic, {0: 100})
     produce(both[1], topic, [record(n) for n in range(100, 300)])
@@ -275,25 +321,29 @@ def test_the_command_adds_to_the_offset_map(
     done = run(*command)
     assert done.returncode == 2
     assert "--offset-map: the route a.b has no map: set offset_map: true for it" in done.stderr
-    configuration(tmp_path, both, offset_map=True)
-    done = run(*command)
-    assert done.returncode == 0, done.stderr
-    assert "partition 0: offset map: source offsets 100 to 300 added, 1 segment" in done.stdout
-    name = map_topic(fleet=FLEET, route=Route("a", "b"))
-    with closing(KafkaOffsetMaps(ClusterClient(both[1]), name)) as maps:
-        maps.update()
-        partition = Partition(Route("a", "b"), topic, 0)
-        assert list(maps.segments(partition)) == [MapSegment(100, 300, 0)]
-    done = run(*command, "--json")
-    (again,) = json.loads(done.stdout)["offsetMap"]
-    assert (again["segments"], again["reason"]) == (0, "the map has all that was compared")
-    produce(both[1], topic, [NewRecord(b"foreign")])
-    done = run(*command)
-    assert "partition 0: offset map: nothing added: records differ: 1" in done.stdout
+    with published(zookeeper, RouteSettings(offset_map=True)):
+        done = run(*command)
+        assert done.returncode == 0, done.stderr
+        assert "partition 0: offset map: source offsets 100 to 300 added, 1 segment" in done.stdout
+        name = map_topic(fleet=FLEET, route=Route("a", "b"))
+        with closing(KafkaOffsetMaps(ClusterClient(both[1]), name)) as maps:
+            maps.update()
+            partition = Partition(Route("a", "b"), topic, 0)
+            assert list(maps.segments(partition)) == [MapSegment(100, 300, 0)]
+        done = run(*command, "--json")
+        (again,) = json.loads(done.stdout)["offsetMap"]
+        assert (again["segments"], again["reason"]) == (0, "the map has all that was compared")
+        produce(both[1], topic, [NewRecord(b"foreign")])
+        done = run(*command)
+        assert "partition 0: offset map: nothing added: records differ: 1" in done.stdout
 
 
 def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(
-    source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str, tmp_path: Path
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+    topic: str,
+    tmp_path: Path,
+    zookeeper: ZooKeeperServer,
 ) -> None:
     """Tombstones, empty values, and records above the limit of librdkafka, or that of the target."""
     both = source_cluster.bootstrap, target_cluster.bootstrap
@@ -308,7 +358,8 @@ def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(
     produce(both[0], topic, originals, settings={"message.max.bytes": 6_000_000})
     produce(both[1], topic, originals[:20])
     commit_position(both[1], topic, 30)
-    command = ("audit", configuration(tmp_path, both), "--topic", topic, "--master", "local[1]")
+    config = configuration(tmp_path, both, zookeeper)
+    command = ("audit", config, "--topic", topic, "--master", "local[1]")
     done = run(*command, "--repair", "--json")
     assert done.returncode == 1, done.stderr
     (repaired,) = json.loads(done.stdout)["repaired"]
@@ -336,11 +387,17 @@ def passed(process: Process) -> int:
 
 @pytest.mark.parametrize(("number", "first"), [(signal.SIGINT, 500), (signal.SIGKILL, 20_500)])
 def test_an_audit_that_is_ended_in_the_middle_is_resumed(
-    both: tuple[str, str], topic: str, tmp_path: Path, number: signal.Signals, first: int
+    both: tuple[str, str],
+    topic: str,
+    tmp_path: Path,
+    number: signal.Signals,
+    first: int,
+    zookeeper: ZooKeeperServer,
 ) -> None:
     """Each missing record is named once. The result reaches the last place where all was explained after
     SIGINT, the end of the last round after SIGKILL."""
-    config, folder, log = configuration(tmp_path, both), tmp_path / "result", tmp_path / "log"
+    config = configuration(tmp_path, both, zookeeper)
+    folder, log = tmp_path / "result", tmp_path / "log"
     count, lost = 30_000, range(first, 30_000, 1_000)
     produce(both[0], topic, [record(n) for n in range(count)])
     produce(both[1], topic, [record(n) for n in range(count) if n not in lost])
@@ -373,18 +430,18 @@ def test_an_audit_that_is_ended_in_the_middle_is_resumed(
 
 
 def test_what_cannot_be_compared_is_one_line(
-    both: tuple[str, str], topic: str, tmp_path: Path
+    both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
-    config = configuration(tmp_path, both)
+    config = configuration(tmp_path, both, zookeeper)
     done = run("audit", str(config), "--topic", "none")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "none at a: there is no such topic\n"
 
 
 def test_a_jvm_that_is_killed_is_one_line(
-    both: tuple[str, str], topic: str, tmp_path: Path
+    both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
-    config, log = configuration(tmp_path, both), tmp_path / "audit.log"
+    config, log = configuration(tmp_path, both, zookeeper), tmp_path / "audit.log"
     for each in both:
         produce(each, topic, [record(n) for n in range(3_000)])
     commit_position(both[1], topic, 3_000)

@@ -12,10 +12,18 @@ from ureplicator_common.audits.standing import AuditState, CopiedTopic, standing
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, Unavailable
 from ureplicator_common.coordination.memory import MemoryCoordination
-from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.model import HandlerSettings, RouteSettings, TopicKey, TopicState
 from ureplicator_testkit.control.audit_fixture import KEY, AuditFixture, Progress
-from ureplicator_testkit.control.following_fixture import copied, failing_topic, follower, ranges
-from ureplicator_testkit.kafka.clients import MemoryPositionReader
+from ureplicator_testkit.control.following_fixture import (
+    GROUP,
+    copied,
+    failing_topic,
+    follower,
+    ranges,
+)
+from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
 from ureplicator_worker.audit.result import (
     AuditRequest,
     AuditResult,
@@ -71,6 +79,61 @@ def test_it_begins_at_the_positions_and_compares_what_is_copied_then(
     )
     assert (found.state, found.behind_offsets) == (AuditState.VERIFIED, 0)
     assert (following.passed, following.compared) == (607, 607)
+
+
+def test_a_partition_is_compared_when_its_copy_can_be_read_up_to_the_position(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    """The marker of the data arrives after the position: a leader was elected."""
+    logs = MemoryLogReader()
+    following = follower(audits, positions, logs=logs)
+    copied(positions, 0, 0)
+    following.step()
+    written = Provenance("A", "s", "t", "w", 0, 1, target_end=50, markers=1)
+    positions.groups[GROUP].positions["orders", 0] = Position(50, metadata=written.encode())
+    positions.put(GROUP, "orders", 1, 10)
+    logs.hold("orders", 0, 0, 50)
+    log = logs.logs["orders", 0]
+    log.open_from = 0
+    following.step()
+    assert [each[0][0] for each in ranges(audits)] == [1]
+    log.end, log.open_from = 51, None
+    following.step()
+    assert [each[0][0] for each in ranges(audits)] == [1, 0]
+    state = standing(
+        audits.written(), CopiedTopic(2, "s", "t", {0: 30, 1: 10}), now_ms=0, stale_after_s=1
+    )
+    assert state.state is AuditState.VERIFIED
+
+
+def test_a_copy_that_lost_its_end_is_compared_at_once(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    logs = MemoryLogReader()
+    following = follower(audits, positions, logs=logs)
+    copied(positions, 0)
+    following.step()
+    written = Provenance("A", "s", "t", "w", 0, 1, target_end=50, markers=1)
+    positions.groups[GROUP].positions["orders", 0] = Position(50, metadata=written.encode())
+    logs.hold("orders", 0, 0, 30)
+    following.step()
+    assert len(ranges(audits)) == 1
+
+
+def test_settings_that_change_meanwhile_take_effect(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions)
+    copied(positions, 0, 0)
+    following.step()
+    masked = HandlerSettings("orders", "a.b:c")
+    audits.publish(RouteSettings(handlers=(masked,)))
+    copied(positions, 10, 10)
+    following.step()
+    assert audits.compared == []
+    audits.publish(RouteSettings())
+    following.step()
+    assert len(audits.compared) == 1
 
 
 def test_beyond_the_rate_it_samples_and_states_the_coverage(

@@ -11,9 +11,15 @@ from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit, V
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import PermanentError
-from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.model import Delivery, Route, TopicKey
-from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
+from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.visibility import ATTEMPTS, PAUSE_S
+from ureplicator_common.model import Delivery, Route, RouteSettings, TopicKey, position_group
+from ureplicator_testkit.kafka.clients import (
+    MemoryLogReader,
+    MemoryPositionReader,
+    MemoryTopicAdmin,
+)
 from ureplicator_worker.audit.result import AuditRequest, PartitionRange
 from ureplicator_worker.auditor import preparation
 from ureplicator_worker.auditor.preparation import (
@@ -45,6 +51,19 @@ class Clusters:
         self.admins = {"west": MemoryTopicAdmin(), "east": MemoryTopicAdmin()}
         self.admins["west"].put("orders", 2, configs=source)
         self.admins["east"].put("w.orders", 2, configs=target)
+        self.positions, self.copies = MemoryPositionReader(), MemoryLogReader()
+        self.published: dict[Route, RouteSettings] = {}
+        self.pauses: list[float] = []
+
+    def preparation(self, **route: Any) -> Preparation:
+        return Preparation(
+            settings=settings(**route),
+            admins=self.admins.__getitem__,
+            positions=lambda cluster: self.positions,
+            logs=lambda cluster: self.copies,
+            published=self.published.get,
+            pause=self.pauses.append,
+        )
 
 
 def prepared(
@@ -55,8 +74,7 @@ def prepared(
     **route: Any,
 ) -> AuditRequest:
     clusters = Clusters(source=source or {}, target=target or {})
-    prepare = Preparation(settings=settings(**route), admins=clusters.admins.__getitem__)
-    return prepare.requested(KEY, INTENT, wanted)
+    return clusters.preparation(**route).requested(KEY, INTENT, wanted)
 
 
 def test_ranges_names_and_rate() -> None:
@@ -85,6 +103,30 @@ def test_settings_of_the_route_and_of_both_topics() -> None:
     assert stamped.not_comparable == ""
 
 
+def test_a_route_counts_as_the_leader_has_published_it() -> None:
+    clusters = Clusters(source={}, target={})
+    prepare = clusters.preparation(delivery="at_least_once", start="earliest")
+    assert prepare.requested(KEY, INTENT, WANTED).options.delivery is Delivery.AT_LEAST_ONCE
+    clusters.published[KEY.route] = RouteSettings(Delivery.EXACTLY_ONCE, "latest")
+    options = prepare.requested(KEY, INTENT, WANTED).options
+    assert (options.delivery, options.start) == (Delivery.EXACTLY_ONCE, "latest")
+
+
+def test_a_copy_is_compared_when_it_can_be_read_up_to_the_position() -> None:
+    clusters = Clusters(source={}, target={})
+    written = Provenance("W", "s", "t", "w", 0, 1, target_end=9, markers=1)
+    ledger = clusters.positions.groups[position_group(fleet="test", route=KEY.route)]
+    ledger.positions["w.orders", 1] = Position(9, metadata=written.encode())
+    clusters.copies.hold("w.orders", 1, 0, 9)
+    log = clusters.copies.logs["w.orders", 1]
+    log.open_from = 4
+    with pytest.raises(ClusterUnavailable, match=r"w\.orders/1 cannot be read up to the position"):
+        clusters.preparation().requested(KEY, INTENT, WANTED)
+    assert clusters.pauses == [PAUSE_S] * ATTEMPTS
+    log.end, log.open_from = 10, None
+    assert clusters.preparation().requested(KEY, INTENT, WANTED).partitions
+
+
 def test_what_cannot_be_compared_has_its_reason() -> None:
     handled = prepared(handlers=[{"topics": "orders", "handler": "a.b:c"}])
     assert "handler" in handled.not_comparable
@@ -97,7 +139,7 @@ def test_what_cannot_be_compared_has_its_reason() -> None:
 def test_a_cluster_that_does_not_have_its_topic() -> None:
     clusters = Clusters(source={}, target={})
     clusters.admins["east"].remove("w.orders")
-    prepare = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
+    prepare = clusters.preparation()
     with pytest.raises(PermanentError, match="there is no such topic"):
         prepare.requested(KEY, INTENT, WANTED)
 
@@ -115,12 +157,14 @@ def test_one_client_of_each_cluster_describes_all_topics_in_batches(
     find = west.find
     west.find = lambda topics: batches.append(topics) or find(topics)  # type: ignore
 
-    def admin(cluster: str) -> MemoryTopicAdmin:
-        opened.append(cluster)
-        return clusters.admins[cluster]
+    class Opened(dict[str, MemoryTopicAdmin]):
+        def __getitem__(self, cluster: str) -> MemoryTopicAdmin:
+            opened.append(cluster)
+            return super().__getitem__(cluster)
 
+    clusters.admins = Opened(clusters.admins)
     topics = {TopicKey(KEY.route, name): TopicIntent(1, 1) for name in ("clicks", "views")}
-    found = Preparation(settings=settings(), admins=admin).described({KEY: INTENT, **topics})
+    found = clusters.preparation().described({KEY: INTENT, **topics})
     assert sorted(opened) == ["east", "west"]
     assert batches == [["clicks", "orders"], ["views"]]
     assert set(found) == {
@@ -136,7 +180,7 @@ def test_a_topic_that_is_not_described_does_not_hold_up_the_others() -> None:
     for each in clusters.admins.values():
         each.put("clicks", 1)
     clusters.admins["west"].troubled = {"clicks"}
-    prepare = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
+    prepare = clusters.preparation()
     clicks = TopicKey(KEY.route, "clicks")
     found = prepare.described({KEY: INTENT, clicks: TopicIntent(1, 1)})
     assert prepare.comparison(KEY, INTENT, (), described=found, bytes_per_s=1).topic == "orders"
@@ -147,7 +191,7 @@ def test_a_topic_that_is_not_described_does_not_hold_up_the_others() -> None:
 def test_a_cluster_that_does_not_respond_is_an_error_of_its_topics() -> None:
     clusters = Clusters(source={}, target={})
     clusters.admins["west"].configs_failure = ClusterUnavailable("west does not respond")
-    prepare = Preparation(settings=settings(), admins=clusters.admins.__getitem__)
+    prepare = clusters.preparation()
     found = prepare.described({KEY: INTENT})
     assert isinstance(found["west", "orders"], ClusterUnavailable)
     assert isinstance(found["east", "w.orders"], Topic)

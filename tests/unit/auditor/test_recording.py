@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ureplicator_common.audits import VerifiedRange
-from ureplicator_testkit.control.audit_fixture import AuditFixture
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.coordination import Set
+from ureplicator_common.errors import PermanentError
+from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_testkit.control.audit_fixture import KEY, ROUTE, AuditFixture
 from ureplicator_worker.audit.result import AuditResult, PartitionResult
-from ureplicator_worker.auditor.recording import record_in
+from ureplicator_worker.auditor.recording import CopiedAs, copied_as_in, record_in
 
 RESULT = AuditResult(
     "source.target",
@@ -48,3 +55,29 @@ def test_a_topic_that_was_remade_is_not_shown_as_verified() -> None:
     record_in(nodes, remade, auditor="command on h", began_ms=5, report="")
     assert audits.written().partitions == {}
     assert audits.last_run().outcome.startswith("not verified: the source topic")
+
+
+FILE = RouteConfig.model_validate(
+    {"source": "source", "target": "target", "naming": {"prefix": "f."}, "start": "latest"}
+)
+
+
+def test_a_topic_is_judged_by_what_workers_copy_it_by() -> None:
+    audits = AuditFixture()
+    nodes = audits.nodes(audits.client())
+    assert copied_as_in(nodes, FILE, "orders") == CopiedAs(FILE.settings, "f.orders")
+    live = RouteSettings(Delivery.EXACTLY_ONCE, offset_map=True, prefix="live.")
+    audits.publish(live)
+    assert copied_as_in(nodes, FILE, "orders") == CopiedAs(live, "live.orders")
+    audits.whitelist("orders", TopicIntent(2, 2, target_topic="before.orders"))
+    assert copied_as_in(nodes, FILE, "orders") == CopiedAs(live, "before.orders")
+
+
+@pytest.mark.parametrize("what", ["route", "topic"])
+def test_unreadable_settings_are_not_those_of_the_file(what: str) -> None:
+    audits = AuditFixture()
+    audits.publish(RouteSettings())
+    path = audits.paths.route(ROUTE) if what == "route" else audits.paths.topic(KEY)
+    audits.operator.transact([Set(path, b"{", -1)])
+    with pytest.raises(PermanentError, match=f"{path} in ZooKeeper cannot be read"):
+        copied_as_in(audits.nodes(audits.client()), FILE, "orders")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ureplicator_common.model import RouteSettings
 from ureplicator_testkit.control.command import run
+from ureplicator_worker.auditor.recording import CopiedAs
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,11 @@ def test_an_empty_topic_is_refused_by_name(config: Path) -> None:
     assert "--topic is empty" in result.stderr.splitlines()[-1]
 
 
-def test_a_folder_without_a_result_is_not_resumed(config: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_result_is_not_resumed(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = CopiedAs(RouteSettings(), "orders")
+    monkeypatch.setattr("ureplicator_worker.auditor.recording.copied_as", lambda *_: copied)
     folder = tmp_path / "none"
     result = run("audit", str(config), "--topic", "orders", "--resume", "--result", str(folder))
     assert result.exit_code == 2

@@ -109,6 +109,7 @@ def test_offsets_at_times() -> None:
     found = KafkaLogReader(client).offsets_at(wanted)
     assert isinstance(found["t", 3], PartitionUnavailable)
     assert [found["t", number] for number in range(3)] == [30, 50, 10]
+    assert KafkaLogReader(client).offsets_at({("t", 1): LATEST}, committed=False) == {("t", 1): 60}
 
 
 class GrowingCluster(MemoryCluster):

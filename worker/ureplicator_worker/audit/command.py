@@ -197,6 +197,8 @@ def _request(settings: Settings, command: Command) -> AuditRequest:
         target = stack.enter_context(_closing(ConfluentTopicAdmin(settings.cluster(route.target))))
         logs = KafkaLogReader(_client(settings, route.source))
         stack.callback(logs.close)
+        copies = KafkaLogReader(_client(settings, route.target))
+        stack.callback(copies.close)
         positions = KafkaPositionReader(_client(settings, route.target))
         stack.callback(positions.close)
         return prepare(
@@ -205,6 +207,7 @@ def _request(settings: Settings, command: Command) -> AuditRequest:
             source=source,
             target=target,
             logs=logs,
+            copies=copies,
             positions=positions,
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from ureplicator_common.kafka import (
     TopicAdmin,
     TopicInfo,
 )
+from ureplicator_common.kafka.transactions.visibility import wait_until_visible
 from ureplicator_common.model import Route, RouteSettings, position_group
 from ureplicator_worker.audit.result import (
     NO_OFFSET,
@@ -39,12 +41,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`numbers`: partitions; empty for all. Without bounds from the start of the log to the position."""
+    """`target_topic`: "" for the name by the settings. `numbers`: partitions; empty for all. Without bounds
+    from the start of the log to the position."""
 
     fleet: str
     route: Route
     topic: str
     settings: RouteSettings
+    target_topic: str = ""
     numbers: Collection[int] = ()
     first: Bound | None = None
     end: Bound | None = None
@@ -57,11 +61,16 @@ def prepare(
     source: TopicAdmin,
     target: TopicAdmin,
     logs: LogReader,
+    copies: LogReader,
     positions: PositionReader,
+    pause: Callable[[float], None] = time.sleep,
 ) -> AuditRequest:
-    """`options` for rates and limits; the rest of them is filled in. Raises OperatingError."""
+    """`options` for rates and limits; the rest of them is filled in. `logs`, `copies`: of source and target.
+
+    Raises OperatingError, also if the copy cannot be read up to the positions.
+    """
     topic, settings = wanted.topic, wanted.settings
-    copy = settings.target_topic(topic)
+    copy = wanted.target_topic or settings.target_topic(topic)
     original = found_topic(source, topic, wanted.route.source)
     copied = found_topic(target, copy, wanted.route.target)
     count = original.partitions
@@ -70,6 +79,7 @@ def prepare(
         raise PermanentError(f"{topic} has no partition {wrong[0]}: it has {count}")
     group = position_group(fleet=wanted.fleet, route=wanted.route)
     found = positions.read(group, {copy: numbers})
+    wait_until_visible(found, copies, pause=pause)
     stored = {each: found[copy, each].offset for each in numbers if (copy, each) in found}
     ends = {number: offset for number, offset in stored.items() if offset >= 0}
     extents = {number: found for (_, number), found in logs.extents({topic: numbers}).items()}

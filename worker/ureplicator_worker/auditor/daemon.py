@@ -37,7 +37,8 @@ from ureplicator_common.coordination import (
 from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.client import open_client
+from ureplicator_common.kafka.client import ClusterClient, open_client
+from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, SessionId, TopicKey
 from ureplicator_common.pages.web import WebServer
@@ -94,7 +95,13 @@ class Auditor:
         self._nodes = AuditNodes(coordination, paths=self._paths, auditor=id)
         self._clock = SystemClock()
         self._heartbeats = Heartbeats(self._clock)
-        self._preparation = Preparation(settings=settings, admins=self._admin)
+        self._preparation = Preparation(
+            settings=settings,
+            admins=self._admin,
+            positions=self._positions,
+            logs=self._logs,
+            published=self._nodes.settings,
+        )
         self._followed = continuous_routes(settings.routes)
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -176,6 +183,7 @@ class Auditor:
                 auditor=self._id,
                 nodes=self._nodes,
                 positions=self._positions,
+                logs=self._logs,
                 preparation=self._preparation,
                 compare=self._comparison(spark, _following(config.route), cores.route),
                 scanner=Scanner(self._clusters()),
@@ -218,8 +226,14 @@ class Auditor:
         return ConfluentTopicAdmin(self._settings.cluster(cluster), timeout_s=CLUSTER_TIMEOUT_S)
 
     def _positions(self, cluster: str) -> KafkaPositionReader:
+        return KafkaPositionReader(self._client(cluster))
+
+    def _logs(self, cluster: str) -> KafkaLogReader:
+        return KafkaLogReader(self._client(cluster))
+
+    def _client(self, cluster: str) -> ClusterClient:
         properties = self._settings.cluster(cluster)
-        return KafkaPositionReader(open_client(cluster, properties, timeout_s=CLUSTER_TIMEOUT_S))
+        return open_client(cluster, properties, timeout_s=CLUSTER_TIMEOUT_S)
 
     def _report(self, key: TopicKey, request: str, result: AuditResult) -> str:
         """Write the whole result below `audit.reports`; a folder that cannot be written is logged."""

@@ -18,7 +18,7 @@ shows the time at which all that was copied had been compared.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +30,9 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import PositionReader
+from ureplicator_common.kafka import LogReader, Position, PositionReader
+from ureplicator_common.kafka.position_rows import TargetPartition
+from ureplicator_common.kafka.transactions.visibility import hidden
 from ureplicator_common.model import Route, TopicKey, TopicState, position_group
 from ureplicator_worker.audit.core.batches import Matched, OldFormat, Place
 from ureplicator_worker.audit.result import (
@@ -58,7 +60,7 @@ from ureplicator_worker.auditor.preparation import (
     not_comparable,
 )
 from ureplicator_worker.auditor.requests import Compare
-from ureplicator_worker.auditor.sampling import NewRecords, Sample, samples
+from ureplicator_worker.auditor.sampling import NewRecords, Sample, passed_offsets, samples
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +112,14 @@ class _Due:
         }
 
     @property
+    def target_topic(self) -> str:
+        return self.intent.target_topic or self.key.topic
+
+    def without(self, numbers: Collection[int]) -> _Due:
+        positions = {n: offset for n, offset in self.positions.items() if n not in numbers}
+        return replace(self, positions=positions)
+
+    @property
     def oldest_ms(self) -> int:
         known = self.audit.partitions.values() if self.audit else ()
         return min((each.at_ms for each in known), default=0)
@@ -135,6 +145,7 @@ class RouteFollower:
         auditor: str,
         nodes: AuditNodes,
         positions: Callable[[str], PositionReader],
+        logs: Callable[[str], LogReader],
         preparation: Preparation,
         compare: Compare,
         scanner: StoredScan,
@@ -145,7 +156,7 @@ class RouteFollower:
         self._group = position_group(fleet=fleet, route=config.route)
         self._auditor = auditor
         self._nodes = nodes
-        self._positions = positions
+        self._positions, self._logs = positions, logs
         self._preparation = preparation
         self._compare = compare
         self._scanner = scanner
@@ -290,12 +301,13 @@ class RouteFollower:
             logger.exception("the state of %s cannot be written", key)
 
     def _due(self) -> list[_Due]:
+        settings = self._preparation.settings(self.route)
         topics = {
             key: intent
             for key, intent in self._nodes.topics(self.route).items()
             if intent.state is TopicState.ACTIVE
             and not intent.stopped
-            and not not_comparable(self._config, key)
+            and not not_comparable(settings, key)
         }
         self._forget(topics)
         now_s = self._clock.monotonic_s()
@@ -309,9 +321,25 @@ class RouteFollower:
         }
         with closing(self._positions(self.route.target)) as reader:
             found = reader.read(self._group, wanted)
-        return [
+        due = [
             _Due(key, intent, self._nodes.state(key), _known(found, key, intent), read_ms)
             for key, intent in topics.items()
+        ]
+        return self._visible(due, found)
+
+    def _visible(
+        self, due: Sequence[_Due], stored: Mapping[TargetPartition, Position]
+    ) -> list[_Due]:
+        """Leave partitions to a later pass whose copy cannot be read up to the position yet."""
+        new = {(each.target_topic, number) for each in due for number in self._new(each)}
+        if not new:
+            return list(due)
+        with closing(self._logs(self.route.target)) as logs:
+            late = hidden({key: stored[key] for key in new}, logs)
+        for (topic, number), why in sorted(late.items()):
+            logger.info("%s/%d is compared later: %s", topic, number, why)
+        return [
+            each.without({n for topic, n in late if topic == each.target_topic}) for each in due
         ]
 
     def _new(self, due: _Due) -> dict[int, NewRecords]:
@@ -429,28 +457,13 @@ class RouteFollower:
             logger.error("%s differs behind the copy: %s", key, differences)
 
 
-def passed_offsets(
-    chosen: Mapping[int, Sample], compared: Mapping[int, VerifiedRange]
-) -> tuple[int, int]:
-    """Offsets that were skipped, and all that were passed, of the partitions that could be compared."""
-    skipped = passed = 0
-    for number, sample in chosen.items():
-        if number in compared:
-            skipped += sample.skipped
-            passed += sample.skipped + max(0, compared[number].next - sample.first)
-    return skipped, passed
-
-
 def _known(
-    found: Mapping[tuple[str, int], object], key: TopicKey, intent: TopicIntent
+    found: Mapping[TargetPartition, Position], key: TopicKey, intent: TopicIntent
 ) -> dict[int, int]:
     """Positions of the partitions that have one."""
     topic = intent.target_topic or key.topic
-    offsets = {
-        number: getattr(found.get((topic, number)), "offset", -1)
-        for number in range(intent.partitions)
-    }
-    return {number: offset for number, offset in offsets.items() if offset >= 0}
+    stored = {n: found[topic, n] for n in range(intent.partitions) if (topic, n) in found}
+    return {number: each.offset for number, each in stored.items() if each.offset >= 0}
 
 
 def _caught_up(due: _Due, number: int, position: int) -> VerifiedRange | None:

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from ureplicator_common import znodes
 from ureplicator_common.audits import (
@@ -37,9 +38,9 @@ from ureplicator_common.coordination import (
     version_of,
 )
 from ureplicator_common.coordination.edit import Edit, edit
-from ureplicator_common.errors import OperatingError
+from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.leaf_nodes import leaf_of
-from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import Paths, UnreadableContent
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,17 @@ class Withdrawn(OperatingError):
 
 class ClaimLost(OperatingError):
     """The claim is not ours any more: the session was lost. Another auditor may carry the request out."""
+
+
+T = TypeVar("T")
+
+
+def _readable(path: str, node: Node, decode: Callable[[bytes], T]) -> T:
+    """Raises PermanentError."""
+    try:
+        return decode(node.data)
+    except UnreadableContent as error:
+        raise PermanentError(f"{path} in ZooKeeper cannot be read: {error}") from error
 
 
 class AuditNodes:
@@ -90,8 +102,17 @@ class AuditNodes:
         yield from sorted(found, key=lambda each: each[1].requested_ms)
 
     def intent(self, key: TopicKey) -> TopicIntent | None:
-        node = self._coordination.get(self._paths.topic(key))
-        return znodes.decode_intent(node.data) if node else None
+        """Raises PermanentError: it cannot be read."""
+        path = self._paths.topic(key)
+        node = self._coordination.get(path)
+        return _readable(path, node, znodes.decode_intent) if node else None
+
+    def settings(self, route: Route) -> RouteSettings | None:
+        """As the leader publishes them for workers, from a tree cache; None: it has not yet. Raises
+        PermanentError: they cannot be read."""
+        path = self._paths.route(route)
+        node = self._cached(self._paths.routes).get(path)
+        return _readable(path, node, znodes.decode_route) if node else None
 
     def topics(self, route: Route) -> dict[TopicKey, TopicIntent]:
         """Whitelisted topics of a route, from a tree cache; one that cannot be read is left out."""

@@ -1,11 +1,15 @@
 """Comparisons of an auditor as AuditRequests: names, delivery, and the settings of both topics.
 
+A route counts as the leader has published it, with what operators have changed since: workers copy by that.
+Its file counts until a leader has published the route.
+
 The topics' settings are read for each requested audit and each pass: an operator may have made a topic
 compacted since. One client of each cluster describes all topics, some hundred in a call.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,8 +20,9 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import TopicAdmin
-from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
+from ureplicator_common.kafka.transactions.visibility import wait_until_visible
+from ureplicator_common.model import Route, RouteSettings, TopicKey, position_group
 from ureplicator_worker.audit.prepare import (
     CONFIGS_TIMEOUT_S,
     ambiguous,
@@ -47,14 +52,35 @@ Described = Mapping[tuple[str, str], Topic | OperatingError]
 
 
 class Preparation:
-    """`admins` connects to a cluster by its name."""
+    """`admins`, `positions` and `logs` connect to a cluster by its name. `published`: settings of a route;
+    None: a leader has not published it yet."""
 
-    def __init__(self, *, settings: Settings, admins: Callable[[str], TopicAdmin]) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        admins: Callable[[str], TopicAdmin],
+        positions: Callable[[str], PositionReader],
+        logs: Callable[[str], LogReader],
+        published: Callable[[Route], RouteSettings | None],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._fleet = settings.fleet
         self._routes = {config.route: config for config in settings.routes}
         self._bytes_per_s = settings.audit.bytes_per_s
-        self._admins = admins
+        self._admins, self._positions, self._logs = admins, positions, logs
+        self._published = published
+        self._pause = pause
+
+    def settings(self, route: Route) -> RouteSettings | None:
+        """Settings by which the route is copied; None: the configuration does not have it. Raises
+        OperatingError."""
+        config = self._routes.get(route)
+        return None if config is None else self._published(route) or config.settings
 
     def requested(self, key: TopicKey, intent: TopicIntent, wanted: RequestedAudit) -> AuditRequest:
+        """Raises OperatingError, also if the copy cannot be read up to the positions."""
+        self._wait_until_visible(key, intent.target_topic or key.topic, sorted(wanted.ranges))
         ranges = [
             PartitionRange(number, each.next, each.first)
             for number, each in sorted(wanted.ranges.items())
@@ -66,6 +92,13 @@ class Preparation:
             described=self.described({key: intent}),
             bytes_per_s=wanted.bytes_per_s or self._bytes_per_s,
         )
+
+    def _wait_until_visible(self, key: TopicKey, target_topic: str, numbers: Sequence[int]) -> None:
+        group = position_group(fleet=self._fleet, route=key.route)
+        with closing(self._positions(key.route.target)) as positions:
+            stored = positions.read(group, {target_topic: numbers})
+        with closing(self._logs(key.route.target)) as logs:
+            wait_until_visible(stored, logs, pause=self._pause)
 
     def described(self, topics: Mapping[TopicKey, TopicIntent]) -> Described:
         """Both topics of each; what cannot be read is an error of the topics concerned."""
@@ -103,12 +136,12 @@ class Preparation:
     ) -> AuditRequest:
         """Raises OperatingError: a topic is not known."""
         target_topic = intent.target_topic or key.topic
-        config = self._routes.get(key.route)
+        settings = self.settings(key.route)
         source = read(described[key.route.source, key.topic])
         target = read(described[key.route.target, target_topic])
         options = options_of(
             AuditOptions(rate_bytes_per_s=bytes_per_s, max_findings=MAX_FINDINGS, round_s=round_s),
-            config.settings if config else RouteSettings(),
+            settings or RouteSettings(),
             source.configs,
             target.configs,
         )
@@ -118,7 +151,7 @@ class Preparation:
             target_topic=target_topic,
             partitions=tuple(ranges),
             options=options,
-            not_comparable=not_comparable(config, key) or ambiguous(options),
+            not_comparable=not_comparable(settings, key) or ambiguous(options),
             source_topic_id=source.id,
             target_topic_id=target.id,
         )
@@ -138,11 +171,11 @@ def _batch(
             yield topic, error
 
 
-def not_comparable(config: RouteConfig | None, key: TopicKey) -> str:
+def not_comparable(settings: RouteSettings | None, key: TopicKey) -> str:
     """Reason why source and target are not meant to be equal; "" if they are."""
-    if config is None:
+    if settings is None:
         return f"route {key.route} is not in the configuration of this auditor"
-    return transformed(config.settings, key.topic)
+    return transformed(settings, key.topic)
 
 
 def continuous_routes(routes: Iterable[RouteConfig]) -> dict[Route, RouteConfig]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ureplicator_common.audits import VerifiedRange
+
 MIN_OFFSETS = 100
 """Least part of a partition that is worth a task: finding the copy of its first record costs as much."""
 
@@ -53,3 +55,15 @@ def _sample(new: NewRecords, share: float) -> Sample:
     if wanted == offsets:
         return Sample(new.first, new.next, new.target_next, 0)
     return Sample(new.next - wanted, new.next, -1, offsets - wanted)
+
+
+def passed_offsets(
+    chosen: Mapping[int, Sample], compared: Mapping[int, VerifiedRange]
+) -> tuple[int, int]:
+    """Offsets that were skipped, and all that were passed, of the partitions that could be compared."""
+    skipped = passed = 0
+    for number, sample in chosen.items():
+        if number in compared:
+            skipped += sample.skipped
+            passed += sample.skipped + max(0, compared[number].next - sample.first)
+    return skipped, passed

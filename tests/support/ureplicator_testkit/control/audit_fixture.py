@@ -16,13 +16,14 @@ from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create, Delete, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import (
     Paths,
     decode_audit_claim,
     decode_audit_state,
     encode_audit_request,
     encode_intent,
+    encode_route,
 )
 from ureplicator_worker.audit.result import (
     AuditOptions,
@@ -63,6 +64,12 @@ class AuditFixture:
         self.operator.ensure(path.rpartition("/")[0])
         there = self.operator.get(path)
         data = encode_intent(intent)
+        self.operator.transact([Set(path, data, -1) if there else Create(path, data)])
+
+    def publish(self, settings: RouteSettings) -> None:
+        """As the leader does."""
+        path, data = self.paths.route(ROUTE), encode_route(settings)
+        there = self.operator.get(path)
         self.operator.transact([Set(path, data, -1) if there else Create(path, data)])
 
     def remove(self) -> None:

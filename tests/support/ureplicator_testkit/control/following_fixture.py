@@ -9,7 +9,7 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import TopicKey, position_group
 from ureplicator_testkit.control.audit_fixture import ROUTE, AuditFixture, Progress
-from ureplicator_testkit.kafka.clients import MemoryPositionReader
+from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
 from ureplicator_worker.audit.core.batches import Matched
 from ureplicator_worker.audit.result import (
     AuditOptions,
@@ -20,6 +20,7 @@ from ureplicator_worker.audit.result import (
 from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.audit.stored import Scan, Wanted
 from ureplicator_worker.auditor.following import RouteFollower
+from ureplicator_worker.auditor.nodes import AuditNodes
 from ureplicator_worker.auditor.preparation import Described, Preparation
 
 GROUP = position_group(fleet="test", route=ROUTE)
@@ -28,8 +29,9 @@ GROUP = position_group(fleet="test", route=ROUTE)
 class PlainTopics(Preparation):
     """Topics with the settings of a fresh cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: AuditNodes, config: RouteConfig) -> None:
         """Connects to nothing."""
+        self._routes, self._published = {config.route: config}, nodes.settings
 
     def described(self, topics: Mapping[TopicKey, TopicIntent]) -> Described:
         return {}
@@ -60,7 +62,9 @@ def follower(
     id: str = "a1",
     rate: int = 10_000_000,
     scanner: Scan = unreadable,
+    logs: MemoryLogReader | None = None,
 ) -> RouteFollower:
+    """`logs`: of the target."""
     config = RouteConfig.model_validate(
         {
             "source": "source",
@@ -69,13 +73,15 @@ def follower(
             "handlers": [{"topics": "masked", "handler": "a.b:c"}],
         }
     )
+    nodes, target = audits.nodes(audits.client(), id), logs or MemoryLogReader()
     return RouteFollower(
         config,
         fleet="test",
         auditor=id,
-        nodes=audits.nodes(audits.client(), id),
+        nodes=nodes,
         positions=lambda cluster: positions,
-        preparation=PlainTopics(),
+        logs=lambda cluster: target,
+        preparation=PlainTopics(nodes, config),
         compare=audits.compare,
         scanner=scanner,
         clock=audits.clock,

@@ -30,6 +30,7 @@ from ureplicator_common.kafka import (
 )
 from ureplicator_common.kafka.client import (
     READ_COMMITTED,
+    READ_UNCOMMITTED,
     Broker,
     ClusterClient,
     ClusterView,
@@ -331,16 +332,19 @@ class MemoryLogReader(_CanFail):
         return Extent(log.start, log.stable_end, log.end - log.stable_end)
 
     def offsets_at(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int], *, committed: bool = True
     ) -> Mapping[TopicPartition, int | PartitionUnavailable]:
         self._request()
-        return {key: self._offset_at(key, time_ms) for key, time_ms in times_ms.items()}
+        isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
+        return {key: self._offset_at(key, time_ms, isolation) for key, time_ms in times_ms.items()}
 
-    def _offset_at(self, key: TopicPartition, time_ms: int) -> int | PartitionUnavailable:
+    def _offset_at(
+        self, key: TopicPartition, time_ms: int, isolation: int
+    ) -> int | PartitionUnavailable:
         log = self.logs.get(key)
         if log is None:
             return PartitionUnavailable(f"{key[0]}/{key[1]} has no leader, or does not exist")
-        found = log.offset_at(time_ms, isolation=READ_COMMITTED)
+        found = log.offset_at(time_ms, isolation=isolation)
         return found if found >= 0 else log.stable_end
 
     def batch_times(

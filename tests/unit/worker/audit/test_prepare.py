@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Delivery, HandlerSettings, Route, RouteSettings, position_group
 from ureplicator_testkit.kafka.clients import (
     MemoryLogReader,
@@ -29,6 +31,7 @@ class Clusters:
         self.source.put("orders", 2)
         self.target.put("copy-orders", 2)
         self.logs, self.positions = MemoryLogReader(), MemoryPositionReader()
+        self.copies = MemoryLogReader()
         self.logs.hold("orders", 1, 0, 0)
         self.positions.put(position_group(fleet="fleet", route=ROUTE), "copy-orders", 0, 70)
 
@@ -39,8 +42,15 @@ class Clusters:
             source=self.source,
             target=self.target,
             logs=self.logs,
+            copies=self.copies,
             positions=self.positions,
+            pause=self.pause,
         )
+
+    def pause(self, seconds: float) -> None:
+        """The marker arrives."""
+        log = self.copies.logs["copy-orders", 0]
+        log.end, log.open_from = log.end + 1, None
 
 
 def test_up_to_the_positions_under_the_name_of_the_copy() -> None:
@@ -55,6 +65,25 @@ def test_up_to_the_positions_under_the_name_of_the_copy() -> None:
         ids[1]["copy-orders"].topic_id,
     )
     assert request.source_topic_id
+
+
+def test_a_topic_keeps_the_name_that_it_was_whitelisted_with() -> None:
+    clusters = Clusters()
+    request = clusters.prepare(
+        replace(WANTED, settings=RouteSettings(prefix="new-"), target_topic="copy-orders")
+    )
+    assert (request.target_topic, request.partitions[0].end) == ("copy-orders", 70)
+
+
+def test_it_waits_until_the_copy_can_be_read_up_to_the_position() -> None:
+    clusters = Clusters()
+    written = Provenance("A", "s", "t", "w", 0, 1, target_end=70, markers=1)
+    ledger = clusters.positions.groups[position_group(fleet="fleet", route=ROUTE)]
+    ledger.positions["copy-orders", 0] = Position(70, metadata=written.encode())
+    clusters.copies.hold("copy-orders", 0, 0, 70)
+    clusters.copies.logs["copy-orders", 0].open_from = 20
+    assert clusters.prepare().partitions[0].end == 70
+    assert clusters.copies.logs["copy-orders", 0].open_from is None
 
 
 def test_records_without_a_position_are_not_compared() -> None:
