@@ -96,6 +96,73 @@ def test_values_that_contradict_each_other_are_refused(
     assert key in refusal(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        (r"config.clusters.west.sasl\.password=p", "config.clusters.west.sasl.password"),
+        (r"config.clusters.west.ssl\.key\.pem=p", "config.clusters.west.ssl.key.pem"),
+        (
+            r"config.clusters.east.sasl\.oauthbearer\.client\.secret=p",
+            "config.clusters.east.sasl.oauthbearer.client.secret",
+        ),
+        (
+            r"config.worker.spark.spark\.hadoop\.fs\.s3a\.secret\.key=p",
+            "config.worker.spark.spark.hadoop.fs.s3a.secret.key",
+        ),
+        (
+            r"config.audit.spark.spark\.ssl\.keyPassword=p",
+            "config.audit.spark.spark.ssl.keyPassword",
+        ),
+    ],
+)
+def test_a_secret_is_no_part_of_the_config_map(value: str, key: str) -> None:
+    error = refusal(f"--set={value}")
+    assert f"{key}: a secret must not stand in a ConfigMap: mount it by secretMounts" in error
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        r"config.clusters.west.sasl\.password\.file=/etc/ureplicator/secrets/west/password",
+        r"config.clusters.west.ssl\.key\.location=/etc/ureplicator/secrets/west/key.pem",
+        r"config.clusters.west.sasl\.oauthbearer\.token\.endpoint\.url=https://i/token",
+        r"config.clusters.west.sasl\.password=",
+    ],
+)
+def test_the_place_of_a_secret_is_no_secret(value: str) -> None:
+    assert render(DEFAULT, f"--set={value}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("config.routes[0].source=north", 'routes[0].source: unknown cluster "north"; known are: '),
+        ("config.routes[0].target=north", 'routes[0].target: unknown cluster "north"'),
+        ("config.routes[0].target=west", "routes[0].target: is the same cluster as the source"),
+        (
+            "config.routes[1].source=west,config.routes[1].target=east",
+            "routes[1]: duplicate route west.east",
+        ),
+        ("config.clusters.North.bootstrap\\.servers=n:9092", "North"),
+        ("config.fleet=a/b", "fleet"),
+    ],
+)
+def test_what_no_process_would_start_with_is_refused(arguments: str, reason: str) -> None:
+    assert reason in refusal(f"--set={arguments}")
+
+
+def test_the_user_of_the_pods_may_be_the_cluster_s() -> None:
+    """OpenShift gives each namespace a range of ids, which the image does not know."""
+    (_, before), *_ = pods(render(DEFAULT))
+    assert before["securityContext"]["runAsUser"] == 10001
+    ids = ",".join(
+        f"podSecurityContext.{name}=null" for name in ("runAsUser", "runAsGroup", "fsGroup")
+    )
+    found = [spec["securityContext"] for _, spec in pods(render(DEFAULT, f"--set={ids}"))]
+    kept = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert found == [kept] * len(found)
+
+
 PAGES_TLS = ("--set=config.pages.tls.certificate_file=/c,config.pages.tls.key_file=/k",)
 REST_TLS = (
     "--set=config.controller.tls.certificate_file=/c,config.controller.tls.key_file=/k,auditor.enabled=true",
@@ -152,7 +219,7 @@ def test_every_value_is_in_the_schema_and_used() -> None:
     for path in _leaves(values):
         assert _in_schema(schema, path), path
         assert re.search(rf"\b{path[0]}\b", templates), path
-        if path[0] not in ("config", "workerGroups", "image"):
+        if path[0] not in ("config", "workerGroups", "image", "podSecurityContext"):
             assert re.search(rf"\.{path[-1]}\b", templates), path
 
 

@@ -66,8 +66,8 @@ def test_servers_of_the_compose_file_are_pinned_by_digest() -> None:
 
 @every_role
 def test_the_user_is_that_of_the_chart(role: str) -> None:
-    helpers = (DEPLOY / "helm/ureplicator/templates/_helpers.tpl").read_text()
-    [user] = re.findall(r"runAsUser: (\d+)", helpers)
+    values = yaml.safe_load((DEPLOY / "helm/ureplicator/values.yaml").read_text())
+    user = values["podSecurityContext"]["runAsUser"]
     assert f"\nUSER {user}:{user}\n" in dockerfile(role)
     assert f"--uid {user} " in dockerfile(role)
 

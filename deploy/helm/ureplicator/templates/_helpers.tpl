@@ -113,14 +113,52 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.spark.master (not .Values.spark.existingSecret) -}}
 {{- fail "spark.existingSecret: required with spark.master" -}}
 {{- end -}}
+{{- include "ureplicator.validateRoutes" . -}}
+{{- range $name, $properties := .Values.config.clusters -}}
+{{- include "ureplicator.refuseSecrets" (dict "key" (printf "config.clusters.%s" $name) "properties" $properties) -}}
+{{- end -}}
+{{- range $role := list "worker" "audit" -}}
+{{- $properties := default dict (default dict (get $.Values.config $role)).spark -}}
+{{- include "ureplicator.refuseSecrets" (dict "key" (printf "config.%s.spark" $role) "properties" $properties) -}}
+{{- end -}}
+{{- end }}
+
+{{/* What check-config would refuse of the routes, and their processes at every start. */}}
+{{- define "ureplicator.validateRoutes" -}}
+{{- $clusters := .Values.config.clusters -}}
+{{- $seen := dict -}}
+{{- range $number, $route := .Values.config.routes -}}
+{{- range $end := list "source" "target" -}}
+{{- $name := get $route $end | toString -}}
+{{- if not (hasKey $clusters $name) -}}
+{{- fail (printf "config.routes[%d].%s: unknown cluster %q; known are: %s" $number $end $name (keys $clusters | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $route.source $route.target -}}
+{{- fail (printf "config.routes[%d].target: is the same cluster as the source" $number) -}}
+{{- end -}}
+{{- $name := printf "%s.%s" $route.source $route.target -}}
+{{- if hasKey $seen $name -}}
+{{- fail (printf "config.routes[%d]: duplicate route %s" $number $name) -}}
+{{- end -}}
+{{- $_ := set $seen $name true -}}
+{{- end -}}
+{{- end }}
+
+{{/* Arguments: key (of the properties), properties. The configuration is a ConfigMap, which more may read than a
+     Secret. Names of secrets are those that the program masks (config/properties.py). */}}
+{{- define "ureplicator.refuseSecrets" -}}
+{{- range $name, $value := .properties -}}
+{{- $secret := regexMatch "(?i)password|secret|token|credential|passphrase|jaas|\\bkey\\b" $name -}}
+{{- $place := regexMatch "(?i)(file|\\.location|\\.url|\\.provider|\\.class|\\.enabled)$|\\.secrets\\.|secretKeyRef" $name -}}
+{{- if and $secret (not $place) $value -}}
+{{- fail (printf "%s.%s: a secret must not stand in a ConfigMap: mount it by secretMounts and name its file (%s.file), or set it by extraEnv from a Secret" $.key $name $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "ureplicator.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-seccompProfile: {type: RuntimeDefault}
+{{- toYaml .Values.podSecurityContext -}}
 {{- end }}
 
 {{- define "ureplicator.containerSecurity" -}}
