@@ -54,6 +54,8 @@ EXTRAS = {
 BEFORE = 0.6
 """Share of the records produced before copying begins; the rest is produced meanwhile."""
 PRODUCE_DEADLINE_S = 120.0
+PATIENCE = "10"
+"""Factor of the times for acknowledgements in the producer, which PRODUCE_DEADLINE_S bounds as a whole."""
 SCALE_PAUSE_S = 2.0
 """After each chunk of the rest, with --scale: records arrive all the time."""
 COPY_DEADLINE_S = 180.0
@@ -186,7 +188,7 @@ def _produce(
         "producer",
         [sys.executable, "-m", "ureplicator_demo.records", *arguments],
         log=FOLDER / "producer.log",
-        env={MARK.name: MARK.value},
+        env={MARK.name: MARK.value, "UREPLICATOR_DEADLINE_FACTOR": PATIENCE},
     )
 
 
@@ -240,7 +242,11 @@ def _leave(fleet: Fleet, ours: bool) -> None:
     left = {"roots": [process.pid for process in fleet.processes], "stack": ours}
     STATE.write_text(json.dumps(left))
     command = Path(sys.executable).with_name("ureplicator").relative_to(stack.ROOT)
+    console.print(f"dashboard  {fleet.url}/", soft_wrap=True)
     console.print(f"left running; try  {command} status{fleet.options()}", soft_wrap=True)
+    config = stack.CONFIG.relative_to(stack.ROOT)
+    more = f"{command} worker {config} --set fleet={fleet.name} --id w{WORKERS + 1}"
+    console.print(f"one more worker  {more}", soft_wrap=True)
     console.print("end all of it with  scripts/demo --down")
 
 

@@ -79,4 +79,7 @@ def main(bootstrap: str, topic: str, partitions: str, first: str, count: str, pa
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except AssertionError as error:  # of `produce`: what the broker did not acknowledge, and why
+        sys.exit(str(error))
