@@ -26,7 +26,7 @@ from ureplicator_common.config.roles import ControllerSettings, WorkerSettings
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.section import Fault, Faults, Section, faults_of
 from ureplicator_common.config.sources import merge_sources
-from ureplicator_common.config.spark import spark_properties
+from ureplicator_common.config.spark import driver_faults, spark_properties
 from ureplicator_common.config.yaml_file import UnreadableFile
 from ureplicator_common.errors import ConfigurationError
 
@@ -60,6 +60,7 @@ class Settings(Section):
             )
         )
         faults += page_faults(self.pages, self._page_hosts)
+        faults += driver_faults("audit.spark", self.audit.spark)
         if faults:
             raise Faults(faults)
         return self

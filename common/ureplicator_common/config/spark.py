@@ -36,6 +36,9 @@ SQL_MIB = 300
 MIN_OVERHEAD_MIB = 384
 """Spark's own minimum, for the JVM of an executor."""
 
+MIN_DRIVER_MIB = 450
+"""1.5 times the 300 MiB that Spark reserves of a heap: `UnifiedMemoryManager.getMaxMemory` refuses less."""
+
 _SIZE = re.compile(r"(\d+)([kmgtp]b?|b?)")
 _UNITS_MIB = {"": 1, "b": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
 """By the first letter. A number alone is in MiB for the properties that are checked here."""
@@ -264,6 +267,7 @@ def spark_faults(worker: WorkerSettings, routes: Sequence[RouteConfig]) -> Itera
         )
         return
     yield from _pin_faults(worker)
+    yield from driver_faults("worker.spark", worker.spark)
     if master is not Master.LOCAL:
         yield from _memory_faults(worker, routes)
     if executors_elsewhere(url):
@@ -281,6 +285,17 @@ def _pin_faults(worker: WorkerSettings) -> Iterator[Fault]:
     for name, instead in REFUSED.items():
         if worker.spark.get(name):
             yield Fault(f"worker.spark.{name}", f"must not be set: {instead}")
+
+
+def driver_faults(key: str, properties: Mapping[str, str]) -> Iterator[Fault]:
+    """A heap in which Spark does not start. Between this and about 470m it depends on the collector."""
+    name = "spark.driver.memory"
+    given = properties.get(name, "")
+    if given and 0 < _size_mib(given) < MIN_DRIVER_MIB:
+        yield Fault(
+            f"{key}.{name}",
+            f"{given} is less than the {MIN_DRIVER_MIB}m that Spark demands: give 512m, or leave it out",
+        )
 
 
 def _memory_faults(worker: WorkerSettings, routes: Sequence[RouteConfig]) -> Iterator[Fault]:

@@ -13,6 +13,7 @@ from ureplicator_common.config.spark import (
     PINS,
     REFUSED,
     On,
+    driver_faults,
     overhead_mib,
     spark_faults,
     spark_properties,
@@ -118,6 +119,29 @@ def test_a_local_worker_has_the_pins_of_any_master_only() -> None:
 def test_some_properties_are_not_set(name: str) -> None:
     (fault,) = faults(worker(STANDALONE, {name: "x"}))
     assert fault == f"worker.spark.{name}: must not be set: {REFUSED[name]}"
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ("256m", True),
+        ("262144k", True),
+        ("449m", True),
+        ("450m", False),
+        ("1g", False),
+        ("x", False),
+    ],
+)
+def test_a_heap_in_which_spark_does_not_start_is_refused(given: str, refused: bool) -> None:
+    """`UnifiedMemoryManager` demands 471859200 bytes."""
+    found = faults(worker(spark={"spark.driver.memory": given}))
+    text = (
+        f"worker.spark.spark.driver.memory: {given} is less than the 450m that Spark demands: give 512m,"
+        " or leave it out"
+    )
+    assert found == ([text] if refused else [])
+    audit = driver_faults("audit.spark", {"spark.driver.memory": given})
+    assert [each.key for each in audit] == ["audit.spark.spark.driver.memory"] * refused
 
 
 def test_every_fault_is_reported_at_once() -> None:
