@@ -192,6 +192,7 @@ CLUSTER_DEFAULTS: Mapping[str, str] = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.scheduler.minRegisteredResourcesRatio": "0",
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
 """An executor's JVM only starts tasks and waits. A slot starts when its executor is there, whether the
 others are or not."""

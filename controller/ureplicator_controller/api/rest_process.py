@@ -82,8 +82,10 @@ def command(*, listen_fd: int, tls: TlsSettings = _NO_TLS) -> list[str]:
 def _gunicorn(listen_fd: int) -> list[str]:
     return [
         sys.executable,
+        "-P",
         "-m",
-        "gunicorn",
+        "ureplicator_controller.api.serving",
+        "--config=python:ureplicator_controller.api.serving",
         f"--bind=fd://{listen_fd}",
         "--workers=1",
         f"--worker-class={WORKER_CLASS}",

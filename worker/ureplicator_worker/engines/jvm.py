@@ -191,6 +191,8 @@ def start_driver(
     """
     output = JvmOutput(show or _to_stderr)
     gateway: Any = None
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a traceback where the JVM ends meanwhile
+    os.environ["PYTHONSAFEPATH"] = "1"  # of Spark's Python processes: no code of the current folder
     name_host(os.environ, conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1")
     try:
         launch: Any = launch_gateway  # carries no types

@@ -171,10 +171,13 @@ class HandlerProcess:
 
 
 def spawn(theirs: socket.socket, module: str) -> subprocess.Popen[bytes]:
-    """Standard output is the copier's standard error: nothing that the user's code prints is data."""
+    """Standard output is the copier's standard error: nothing that the user's code prints is data.
+
+    -P: modules are not looked for in the current folder, but where this process finds them.
+    """
     environ: dict[str, Any] = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", module, str(theirs.fileno())],
+        [sys.executable, "-P", "-m", module, str(theirs.fileno())],
         pass_fds=(theirs.fileno(),),
         stdin=subprocess.DEVNULL,
         stdout=2,
