@@ -72,6 +72,9 @@ logger = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_RETRY_S = 0.1
 FLUSH_TIMEOUT_S = 3.0
+FIRST_LOOK_S = 15.0
+"""Longer than a controller takes to be elected that is started at the same time."""
+LOOK_EVERY_S = 60.0
 
 
 def run(settings: Settings, *, id: str) -> int:
@@ -88,6 +91,19 @@ def run(settings: Settings, *, id: str) -> int:
         signal.signal(number, lambda *_: worker.stop())
     signal.signal(signal.SIGUSR1, lambda *_: worker.leave())
     return worker.run()
+
+
+def leader_missing(coordination: Coordination, paths: znodes.Paths, fleet: str) -> str:
+    """What a worker waits for whose fleet has no leader; "" with one, or if ZooKeeper does not tell."""
+    try:
+        if coordination.get(paths.leader) is not None:
+            return ""
+    except Unavailable:
+        return ""
+    return (
+        f"waits for a leader of fleet {fleet}, and there is none: start a controller, or correct `fleet`"
+        " if it runs under another name"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +158,9 @@ class Worker:
             try:
                 started = self._open(closing)
             except PermanentError as error:
+                if self._stops:  # a signal to the whole group ends the JVM, too
+                    logger.info("worker %s: exit 0: ended while it started", self._id)
+                    return 0
                 print_error(f"worker {self._id}: {error}")
                 return 1
             engines = self._engines(started)
@@ -387,7 +406,19 @@ class Worker:
                 time.sleep(CONNECT_RETRY_S)
             else:
                 publisher.start(self._live(port))
+                self._await_leader()
                 return
+
+    def _await_leader(self) -> None:
+        """Say from time to time that nothing is assigned because nobody leads the fleet."""
+        wait_s = FIRST_LOOK_S
+        while True:
+            time.sleep(wait_s)
+            wait_s = LOOK_EVERY_S
+            missing = leader_missing(self._coordination, self._paths, self._settings.fleet)
+            if self._stops or not missing:
+                return
+            logger.warning("worker %s: %s", self._id, missing)
 
     def _live(self, port: int) -> LiveWorker:
         return LiveWorker(
