@@ -17,7 +17,7 @@ from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStor
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.segments import MapSegment
-from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
+from ureplicator_controller.core.groups.decisions import METADATA_LEFT_OUT, GroupDecision, SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
@@ -112,6 +112,7 @@ def pair(
         group=position_group,
         positions=KafkaPositionReader(client),
         logs=KafkaLogReader(ClusterClient(target)),
+        source_logs=KafkaLogReader(ClusterClient(source)),
         maps=maps,
     )
     yield Pair(source, target, topic, RouteClusters(source=here, target=there, copied=copied))
@@ -207,6 +208,21 @@ def test_the_epoch_is_written_as_unknown_and_read_so_by_clients(
     row = group_offsets(pair.target, pair.group)[pair.topic, 0]
     assert row.offset == 20 + SHIFT
     assert cast(int | None, row.leader_epoch) is None
+
+
+def test_metadata_go_along_only_while_no_record_is_to_come(pair: Pair) -> None:
+    """Records to come may lie at another distance than those that the metadata are about."""
+    first, second = (pair.topic, 0), (pair.topic, 1)
+    produce(pair.source, pair.topic, [NewRecord(b"to come", partition=1)])
+    here = {first: CommittedOffset(20, "done: +3"), second: CommittedOffset(20, "done: +3")}
+    pair.clusters.source.commit({pair.group: here})
+    found = pair.sync()
+    assert found.state is SyncState.SYNCED
+    assert [each.note for each in found.partitions] == ["", METADATA_LEFT_OUT]
+    assert pair.clusters.target.offsets([pair.group])[pair.group] == {
+        first: CommittedOffset(20 + SHIFT, "done: +3"),
+        second: CommittedOffset(20 + SHIFT),
+    }
 
 
 def test_deleted_offsets_are_gone_and_those_of_other_partitions_stay(

@@ -115,7 +115,7 @@ def _partition(each: PartitionDecision) -> dict[str, Any]:
         "translated": each.translated,
         "targetOffset": each.target_offset,
         "state": each.state,
-        "reason": each.reason,
+        "reason": each.reason or each.note,
         "readAgain": each.read_again,
         "skipped": each.skipped,
     }

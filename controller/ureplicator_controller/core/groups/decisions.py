@@ -10,6 +10,13 @@ For each partition of the route that the group has committed at the source:
                            position reach the partitions of the data a little later
     compared               written only if the target's offset is lower, or there is none
 
+Consumers may keep the places of later records in the metadata of an offset, relative to it. So metadata go
+along only where each later record of the source lies at the same distance at the target; else they are left
+out.
+
+A group whose offset lies before the start of the source's log, and before the map, goes on at the start of
+the target's log: nothing that is still there is left out.
+
 Nothing is written to a group with members at the target: consumers there have taken over. What is not known
 (a list, a state, offsets that could not be read) is not known: it never counts as "no members" or "no
 offset". So a failure of any read leaves the offsets at the target as they are.
@@ -57,6 +64,11 @@ class SyncState(StrEnum):
     GONE = "gone at the source"
 
 
+METADATA_LEFT_OUT = "its metadata are left out: places in them could be of other records there"
+BEFORE_START = (
+    "its offset is before the start of the log that it leaves: it goes on at the start of the other"
+)
+
 _ORDER = {state: number for number, state in enumerate(SyncState)}
 
 
@@ -66,6 +78,9 @@ class CopiedPartition:
 
     `translate`: source offset -> target offset; `translate_back`: the reverse. `end`: offset at the target
     after the last record that was copied to it, None unknown. `log`: the target's log, None unknown.
+    `source_log`: the source's, read after the position. `constant_from`: source offset from which each
+    record of the source lies at the same distance at the target, up to the end of the source's log; None: no
+    such offset.
     """
 
     target: TopicPartition
@@ -74,6 +89,8 @@ class CopiedPartition:
     translate_back: Translate
     end: int | None = None
     log: Extent | None = None
+    source_log: Extent | None = None
+    constant_from: int | None = None
     reason: str = ""
     """Reason why there is no position, or no extent of the log."""
 
@@ -94,7 +111,8 @@ class GroupView:
 
 
 class PartitionDecision(NamedTuple):
-    """Offset of a group on one partition. `waits`: why a later offset is to come, or ""."""
+    """Offset of a group on one partition. `waits`: why a later offset is to come, or ""; `note`: what else
+    follows for its consumers, or ""."""
 
     partition: TopicPartition
     copied: CopiedPartition
@@ -105,6 +123,7 @@ class PartitionDecision(NamedTuple):
     target_offset: int | None
     metadata: str
     waits: str
+    note: str = ""
 
     @property
     def target(self) -> TopicPartition:
@@ -200,6 +219,7 @@ def _settled(each: PartitionDecision, refused: Mapping[TopicPartition, str]) -> 
         target_offset=each.translated,
         metadata=each.metadata,
         waits=each.waits,
+        note=each.note,
     )
 
 
@@ -230,6 +250,8 @@ def _decide(
         state, reason = _untranslated(copied, committed.offset)
     else:
         state, reason = _compared(group, translated, target_offset, waits=waits)
+    keeps = not committed.metadata or (exact == translated and _keeps(copied, committed.offset))
+    is_there = there is not None and there.metadata == committed.metadata
     return PartitionDecision(
         partition=partition,
         copied=copied,
@@ -238,9 +260,30 @@ def _decide(
         source_offset=committed.offset,
         translated=translated,
         target_offset=target_offset,
-        metadata=committed.metadata,
+        metadata=committed.metadata if keeps else "",
         waits=waits,
+        note=_note(copied, committed.offset, loses=not keeps and not is_there),
     )
+
+
+def _keeps(copied: CopiedPartition, source_offset: int) -> bool:
+    """True if each record from this offset on lies at the same distance at the target."""
+    if copied.position is None or copied.constant_from is None:
+        return False
+    return copied.constant_from <= source_offset <= copied.position
+
+
+def _note(copied: CopiedPartition, source_offset: int, *, loses: bool) -> str:
+    notes = [BEFORE_START] if _is_before_start(copied, source_offset) else []
+    return "; ".join([*notes, METADATA_LEFT_OUT] if loses else notes)
+
+
+def _is_before_start(copied: CopiedPartition, source_offset: int) -> bool:
+    """True if the record at this offset is gone at the source, and no map says where it was."""
+    if copied.position is None or copied.source_log is None:
+        return False
+    first = min(copied.source_log.start, copied.position)
+    return source_offset < first and copied.translate(source_offset) is None
 
 
 def _bounded(copied: CopiedPartition, translated: int | None) -> int | None:
@@ -274,6 +317,8 @@ def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None
         if copied_to is None or copied_to <= log.end:  # else a marker is under way
             return log.end
     if source_offset < copied.position:
+        if log is not None and _is_before_start(copied, source_offset):
+            return log.start
         return copied.translate(source_offset)
     return _copied_to(copied, copied.position)
 

@@ -56,6 +56,7 @@ def reversed_partition(
         translate=partial(source_offset, copied),
         translate_back=partial(_target_offset, copied, reached),
         log=log,
+        source_log=copied.log,
         reason=copied.reason or reason,
     )
 

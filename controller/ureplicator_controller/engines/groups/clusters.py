@@ -34,6 +34,7 @@ def open_route(
             group=position_group(fleet=fleet, route=route),
             positions=KafkaPositionReader(target),
             logs=KafkaLogReader(target),
+            source_logs=KafkaLogReader(source),
             maps=KafkaOffsetMaps(target, map_topic(fleet=fleet, route=route)),
         ),
     )

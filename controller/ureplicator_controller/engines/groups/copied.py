@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 from uuid import UUID
 
 from ureplicator_common.kafka import (
+    ClusterUnavailable,
     Extent,
     LogReader,
     PartitionUnavailable,
@@ -20,7 +21,7 @@ from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log.reading import OffsetMaps
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
-from ureplicator_common.offset_map.segments import backward, translation
+from ureplicator_common.offset_map.segments import MapSegment, backward, translation
 from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate
 from ureplicator_controller.core.groups.topics import RouteTopic
 
@@ -50,18 +51,21 @@ class KafkaCopiedReader:
         group: str,
         positions: PositionReader,
         logs: LogReader,
+        source_logs: LogReader,
         maps: OffsetMaps,
     ) -> None:
+        """`logs`: of the target."""
         self._route = route
         self._group = group
         self._positions = positions
         self._logs = logs
+        self._source_logs = source_logs
         self._maps = maps
 
     def read(
         self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, CopiedPartition]:
-        """Positions first: the map and the logs, read later, reach at least as far."""
+        """Positions first: the map and both logs, read later, reach at least as far."""
         at = {key: (topics[key[0]], (topics[key[0]].target, key[1])) for key in sorted(wanted)}
         if not at:
             return {}
@@ -76,14 +80,25 @@ class KafkaCopiedReader:
                 if target in positions
             }
         )
+        source = self._source_extents(at)
         return {
-            key: self._copied(partitions[key], topic, positions.get(target), extents.get(target))
+            key: self._copied(
+                partitions[key], topic, positions.get(target), extents.get(target), source.get(key)
+            )
             for key, (topic, target) in at.items()
         }
+
+    def _source_extents(self, keys: Collection[TopicPartition]) -> Mapping[TopicPartition, object]:
+        """None of a source that cannot be reached: what was copied is known without it."""
+        try:
+            return self._source_logs.extents(by_topic(keys))
+        except ClusterUnavailable:
+            return {}
 
     def close(self) -> None:
         self._positions.close()
         self._logs.close()
+        self._source_logs.close()
         self._maps.close()
 
     def _copied(
@@ -92,13 +107,17 @@ class KafkaCopiedReader:
         topic: RouteTopic,
         position: Position | None,
         extent: Extent | PartitionUnavailable | None,
+        source_extent: object,
     ) -> CopiedPartition:
         reason, known, end = _position(topic, position)
         translate: Translate = _no_map
         translate_back: Translate = _no_map
+        source_log = source_extent if isinstance(source_extent, Extent) else None
+        constant_from: int | None = None
         if position is not None and known is not None:
             segments = self._maps.segments(partition, position)
             translate, translate_back = translation(segments), partial(backward, segments)
+            constant_from = _constant_from(segments, known, end, source_log)
         log = extent if isinstance(extent, Extent) else None
         if not reason and log is None:
             reason = str(extent or "the target's log is not known")
@@ -109,8 +128,21 @@ class KafkaCopiedReader:
             translate_back=translate_back,
             end=end,
             log=log,
+            source_log=source_log,
+            constant_from=constant_from,
             reason=reason,
         )
+
+
+def _constant_from(
+    segments: Sequence[MapSegment], position: int, end: int | None, source_log: Extent | None
+) -> int | None:
+    """See `CopiedPartition`. The newest segment counts if the last copied record lies in it, and if no record
+    of the source, also in open transactions, is still to be copied."""
+    if source_log is None or end is None or source_log.end + source_log.held > position:
+        return None
+    is_last = bool(segments) and segments[-1].target_end == end
+    return segments[-1].first if is_last else position
 
 
 def _position(topic: RouteTopic, position: Position | None) -> tuple[str, int | None, int | None]:

@@ -18,6 +18,7 @@ from ureplicator_testkit.group_sync.checks import (
     first_unread,
 )
 from ureplicator_testkit.group_sync.world import KEY, ROUTE, CopiedState, World, WorldLogs
+from ureplicator_testkit.kafka.clients import MemoryLogReader
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups, MemoryGroup
 
 STEPS = 120
@@ -44,6 +45,7 @@ class History:
             group="positions",
             positions=self.state,
             logs=self.logs,
+            source_logs=MemoryLogReader(),
             maps=self.state,
         )
         clusters = RouteClusters(source=self.source, target=self.target, copied=copied)

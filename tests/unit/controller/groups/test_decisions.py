@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from ureplicator_common.kafka import Extent
 from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
 from ureplicator_controller.core.groups.decisions import (
+    BEFORE_START,
+    METADATA_LEFT_OUT,
     CopiedPartition,
     GroupDecision,
     GroupView,
@@ -34,6 +36,8 @@ def plus(constant: int) -> CopiedPartition:
         translate_back=lambda target: target - constant,
         end=100 + constant,
         log=Extent(0, 100 + constant),
+        source_log=Extent(0, 100),
+        constant_from=50,
     )
 
 
@@ -58,6 +62,53 @@ def test_the_translated_offset_is_written_with_the_metadata_of_the_consumer() ->
     found = decided(view(60))
     assert found.state is SyncState.PENDING
     assert found.writes == {THERE: CommittedOffset(67, "meta60")}
+
+
+@pytest.mark.parametrize(
+    ("copied", "source"),
+    [
+        (plus(7), 49),
+        (plus(7), 101),
+        (replace(plus(7), constant_from=None), 60),
+        (replace(plus(7), log=Extent(80, 107)), 60),
+    ],
+    ids=["a gap follows", "beyond the copy", "records to come", "bounded by the log"],
+)
+def test_metadata_are_left_out_where_later_records_may_lie_at_another_distance(
+    copied: CopiedPartition, source: int
+) -> None:
+    """A consumer that keeps places of later records there would skip others."""
+    found = decided(view(source), copied)
+    assert [each.metadata for each in found.writes.values()] == [""]
+    assert found.partitions[0].note == METADATA_LEFT_OUT
+    assert settled(found, {}).partitions[0].note == METADATA_LEFT_OUT
+
+
+def test_metadata_that_are_there_already_are_not_said_to_be_left_out() -> None:
+    there = {THERE: CommittedOffset(56, "meta49")}
+    found = decided(replace(view(49), target=there))
+    assert (found.state, found.partitions[0].note) == (SyncState.SYNCED, "")
+
+
+@pytest.mark.parametrize("start", [50, 100, 120])
+def test_a_group_before_the_start_of_the_source_goes_on_at_that_of_the_target(start: int) -> None:
+    begins = replace(
+        plus(7),
+        translate=lambda source: source + 7 if source >= 40 else None,
+        source_log=Extent(start, 120),
+        log=Extent(3, 107),
+    )
+    found = decided(replace(view(), source={HERE: CommittedOffset(20)}), begins)
+    assert found.writes == {THERE: CommittedOffset(3)}
+    assert settled(found, {}).partitions[0].note == BEFORE_START
+    mapped = decided(view(45), begins)
+    assert [each.offset for each in mapped.writes.values()] == [52], "the target still has them"
+    assert BEFORE_START not in mapped.partitions[0].note
+
+
+def test_a_group_before_the_map_whose_records_are_still_there_is_not_translated() -> None:
+    begins = replace(plus(7), translate=lambda source: None)
+    assert decided(view(20), begins).state is SyncState.NO_MAP
 
 
 def test_a_group_with_members_at_the_target_is_left_alone() -> None:

@@ -30,6 +30,8 @@ class World:
     def __init__(self) -> None:
         self.positions, self.logs = MemoryPositionReader(), MemoryLogReader()
         self.logs.hold(*THERE, 3, 57)
+        self.source_logs = MemoryLogReader()
+        self.source_logs.hold(*KEY, 0, 50)
         self.maps = MemoryOffsetMaps()
         segment = MapSegment(0, 10, 7)
         self.maps.put(Partition(ROUTE, *KEY), segment, topics=(str(SOURCE_ID), str(ID)))
@@ -38,6 +40,7 @@ class World:
             group=GROUP,
             positions=self.positions,
             logs=self.logs,
+            source_logs=self.source_logs,
             maps=self.maps,
         )
 
@@ -67,6 +70,49 @@ def test_the_newest_segment_holds_up_to_the_position_that_is_stored(world: World
     world.commit(50)
     found = world.read()
     assert [found.translate(offset) for offset in (1, 10, 49, 50)] == [8, 17, 56, 57]
+
+
+def test_the_distance_is_constant_in_the_segment_of_the_last_record(world: World) -> None:
+    world.maps.put(
+        Partition(ROUTE, *KEY),
+        MapSegment(0, 10, 0),
+        MapSegment(12, 20, 10),
+        topics=(str(SOURCE_ID), str(ID)),
+    )
+    written = Provenance("a", str(SOURCE_ID), str(ID), "w", 0, 1, 48, mapped=10)
+    world.positions.groups[GROUP].positions[THERE] = Position(50, 0, written.encode())
+    found = world.read()
+    assert (found.source_log, found.constant_from) == (Extent(0, 50), 12)
+
+
+def test_markers_behind_the_last_record_do_not_change_the_distance(world: World) -> None:
+    world.commit(50, target_end=55)
+    assert world.read().constant_from == 0
+
+
+def test_records_behind_the_last_segment_end_the_constant_distance(world: World) -> None:
+    """The position was committed without the map."""
+    written = Provenance("a", str(SOURCE_ID), str(ID), "w", 0, 1, 57)
+    world.positions.groups[GROUP].positions[THERE] = Position(50, 0, written.encode())
+    assert world.read().constant_from == 50
+
+
+@pytest.mark.parametrize("open_from", [None, 50])
+def test_records_to_be_copied_may_lie_at_another_distance(
+    world: World, open_from: int | None
+) -> None:
+    """Also those in an open transaction: some consumers read them."""
+    world.source_logs.hold(*KEY, 0, 51)
+    world.source_logs.logs[KEY].open_from = open_from
+    world.commit(50)
+    assert world.read().constant_from is None
+
+
+def test_a_source_that_does_not_respond_leaves_its_log_unknown(world: World) -> None:
+    world.commit(50)
+    with world.source_logs.failing():
+        found = world.read()
+    assert (found.source_log, found.constant_from, found.position) == (None, None, 50)
 
 
 def test_a_map_of_another_topic_of_this_name_is_not_used(world: World) -> None:
