@@ -206,7 +206,7 @@ class Histories(RuleBasedStateMachine):
     def report(self, slot: int) -> None:
         copier = self.copiers.get(slot)
         if copier is not None:
-            figures = PartitionReport(PartitionState.ONLINE, committed=1)
+            figures = PartitionReport(PartitionState.ONLINE, committed=1, lag=0)
             copier.send(
                 events.CopierReported(
                     copier.id, CopierReport(dict.fromkeys(copier.touched, figures))

@@ -21,6 +21,11 @@ from ureplicator_worker.core.state_machine import check_invariants
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
 
+def retry_of(run: Run, *, committed: int, lag: int) -> Run:
+    online = PartitionReport(PartitionState.ONLINE, committed=committed, lag=lag)
+    return run.do(events.CopierReported(CopierId(0, 1), CopierReport({part(0): online})))
+
+
 def test_all_copiers_start_at_once_and_wait_for_work() -> None:
     run = Run(slots=2, running=False).do(events.Tick(0.0))
     assert run.decisions() == [
@@ -161,9 +166,36 @@ def test_half_a_minute_online_clears_failures() -> None:
     run = Run().online(0)
     for _ in range(3):
         run.do(events.CopierFailed(CopierId(0, 1), part(0), "broken", False)).wait(60)
-    run.report(0, PartitionState.ONLINE).wait(31)
+    retry_of(run, committed=5, lag=0).wait(31)
     run.do(events.CopierFailed(CopierId(0, 1), part(0), "broken", False))
     assert run.state.held[part(0)].retry_at_s == run.state.now_s + 5
+
+
+def test_a_record_that_fails_again_stays_an_error_between_the_tries() -> None:
+    run = Run().online(0)
+    for delay_s in (5, 10, 20):
+        run.do(events.CopierFailed(CopierId(0, 1), part(0), "poison", False)).wait(delay_s)
+        assert run.state.held[part(0)].sent, "it is tried again"
+        for _ in range(2):
+            retry_of(run, committed=7, lag=3)
+            assert run.seen() == {0: (PartitionState.ERROR, "poison")}
+    retry_of(run, committed=8, lag=2)
+    assert run.seen() == {0: (PartitionState.ONLINE, "")}
+
+
+def test_an_error_whose_cause_is_gone_ends_where_nothing_is_left_to_copy() -> None:
+    run = Run().online(0)
+    run.do(events.CopierFailed(CopierId(0, 1), part(0), "no right to write", False)).wait(5)
+    run.report(0, PartitionState.OFFLINE, "waits")
+    assert run.seen() == {0: (PartitionState.ERROR, "no right to write")}
+    retry_of(run, committed=7, lag=0)
+    assert run.seen() == {0: (PartitionState.ONLINE, "")}
+
+
+def test_a_temporary_failure_ends_with_the_first_response() -> None:
+    run = Run().online(0).do(events.CopierFailed(CopierId(0, 1), part(0), "x", True)).wait(1)
+    retry_of(run, committed=7, lag=3)
+    assert run.seen() == {0: (PartitionState.ONLINE, "")}
 
 
 def test_an_error_the_copier_keeps_is_not_ours_to_retry() -> None:

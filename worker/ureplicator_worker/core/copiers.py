@@ -94,9 +94,13 @@ def reported(state: WorkerState, event: CopierReported) -> None:
 
 
 def _apply_report(state: WorkerState, partition: Partition, report: PartitionReport) -> None:
+    if state.held[partition].failure:
+        held_partitions.note_retry(state, partition, report)
     held = state.held[partition]
     phase = _REPORTED[report.state]
     reason = report.reason
+    if held.failure and phase is not PartitionPhase.ERROR:
+        phase, reason = PartitionPhase.ERROR, held.failure
     if phase is PartitionPhase.STARTING:
         reason = f"starting: {reason}" if reason else "starting"
     if phase is not held.phase:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
-from ureplicator_common.model import Gap, OwnerEpoch, Partition
+from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
 from ureplicator_worker.core import publishing
 from ureplicator_worker.core.partition import (
     HeldPartition,
@@ -19,10 +19,11 @@ from ureplicator_worker.core.partition import (
     failed,
     interrupted,
     move,
+    retried,
 )
 from ureplicator_worker.core.slots import LastSlot, choose_slot
 from ureplicator_worker.core.state import WorkerState
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.messages import CopierId, PartitionReport
 
 
 def hold(
@@ -119,6 +120,14 @@ def interrupt(state: WorkerState, partition: Partition, reason: str) -> None:
 
 def set_reason(state: WorkerState, partition: Partition, reason: str) -> None:
     put(state, partition, replace(state.held[partition], reason=reason))
+
+
+def note_retry(state: WorkerState, partition: Partition, report: PartitionReport) -> None:
+    """Its copier reports a try after a failure."""
+    held, online = state.held[partition], report.state is PartitionState.ONLINE
+    after = retried(held, committed=report.committed, lag=report.lag, online=online)
+    if after != held:
+        put(state, partition, after)
 
 
 def mark_sent(state: WorkerState, partition: Partition) -> None:

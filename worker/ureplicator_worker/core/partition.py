@@ -9,6 +9,8 @@
           +------------- ERROR(reason, retry_at) <------+--+                OFFLINE
            not touched        retried by itself
 
+A failure that is not temporary stays ERROR through its retries, until copying has passed it (`retried`).
+
 ERROR may also go to STOPPING (the copier still touches the partition and retries by itself) and to
 ERROR (for another reason), STOPPING to ERROR (released, but still assigned). Any other pair is a
 programming error: InvalidTransition carries the partition's story.
@@ -50,7 +52,8 @@ class HeldPartition:
 
     `sent`: its copier was sent it and has not released it since. `unclean`: a copier died while it
     touched the partition, and none has released it since. `committed`: a position was committed. `gap`: the
-    last one that was passed.
+    last one that was passed. `failure`: the last one that is not temporary, until copying has passed it: each
+    retry stays ERROR as long. `failed_at`: committed position that the last retry began with, -1 unknown.
     """
 
     slot: int
@@ -64,6 +67,8 @@ class HeldPartition:
     online_since_s: float = 0.0
     committed: bool = False
     gap: Gap | None = None
+    failure: str = ""
+    failed_at: int = -1
     story: tuple[str, ...] = ()
 
     @property
@@ -137,7 +142,27 @@ def failed(
     delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
     retries = moved.retries.with_delays(delays).failed()
     retry_at_s = now_s + retries.delay_s
-    return replace(moved, sent=False, unclean=False, retries=retries, retry_at_s=retry_at_s)
+    failure = held.failure if temporary else reason
+    return replace(
+        moved,
+        sent=False,
+        unclean=False,
+        retries=retries,
+        retry_at_s=retry_at_s,
+        failure=failure,
+        failed_at=-1,
+    )
+
+
+def retried(held: HeldPartition, *, committed: int, lag: int, online: bool) -> HeldPartition:
+    """The copier's report of a retry: the failure ends when copying has passed it, or has all there is.
+
+    A record that fails again and again is ONLINE to its copier between two tries.
+    """
+    passed = lag == 0 or 0 <= held.failed_at < committed
+    if online and passed:
+        return replace(held, failure="", failed_at=-1)
+    return replace(held, failed_at=committed) if held.failed_at < 0 else held
 
 
 def interrupted(

@@ -102,7 +102,7 @@ def add_waiting(state: WorkerState) -> list[Instruction]:
         if not fencing.is_fenced(state, partition.route):
             fences += fencing.fence_if_due(state, partition.route)
             continue
-        if held.phase is PartitionPhase.ERROR:
+        if held.phase is PartitionPhase.ERROR and not held.failure:
             reason = f"starting again after: {held.reason}"
             held_partitions.enter(state, partition, PartitionPhase.STARTING, reason)
         held_partitions.mark_sent(state, partition)

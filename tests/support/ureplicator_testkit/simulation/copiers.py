@@ -156,10 +156,10 @@ class Copier(Process):
                 side.release_all()
 
     def _report(self) -> dict[Partition, messages.PartitionReport]:
-        """Without figures, which change at each turn."""
+        """Without figures that change at each turn; of the lag, whether there is any."""
         return {
             partition: messages.PartitionReport(
-                each.state, each.reason, committed=min(each.committed, 0)
+                each.state, each.reason, committed=min(each.committed, 0), lag=min(each.lag, 1)
             )
             for side in self.routes.values()
             for partition, each in side.holder.report().items()
