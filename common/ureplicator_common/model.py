@@ -358,11 +358,16 @@ class WorkerSelection(Content):
         return bool(self.min or self.max)
 
 
+BROKER_DEFAULT_REPLICATION = -1
+"""Replication factor for as many replicas as the brokers' `default.replication.factor` (KIP-464)."""
+
+
 @dataclass(frozen=True, slots=True)
 class RouteSettings(Content):
     """`routes/<route>`: published by the leader, so that all workers run on the same settings.
 
-    `start` is `earliest`, `latest` or a timestamp in milliseconds, as text.
+    `start` is `earliest`, `latest` or a timestamp in milliseconds, as text. `replication_factor`: of the
+    topic of the offset map, which a copier creates.
     """
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
@@ -372,6 +377,7 @@ class RouteSettings(Content):
     publish_to_source: bool = True
     verify_crc: bool = True
     offset_map: bool = False
+    replication_factor: int = BROKER_DEFAULT_REPLICATION
     prefix: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     handlers: tuple[HandlerSettings, ...] = ()
@@ -393,9 +399,6 @@ class RouteSettings(Content):
         """Name of a source topic on the target; the identity unless renamed or prefixed."""
         return self.rename.get(topic, self.prefix + topic)
 
-
-BROKER_DEFAULT_REPLICATION = -1
-"""Replication factor for as many replicas as the brokers' `default.replication.factor` (KIP-464)."""
 
 RENEWER = WorkerId("@leader")
 """The leader as the writer that renews positions without an owner; not allowed as a worker id."""

@@ -360,8 +360,8 @@ class RouteConfig(Section):
     naming: NamingSettings = NamingSettings()
     auto_whitelist: AutoWhitelistSettings = AutoWhitelistSettings()
     replication_factor: int = Field(default=BROKER_DEFAULT_REPLICATION, ge=-1, le=32_767)
-    """Replicas of the target topics that the route creates; -1: as many as the brokers' default. Topics that
-    exist keep theirs."""
+    """Replicas of the target topics that the route creates, and of the topic of its offset map; -1: as many
+    as the brokers' default. Topics that exist keep theirs."""
     auto_expand: bool = True
     """Also copy partitions that are added to a source topic whose partitions are all whitelisted.
     Default true: otherwise their records would be missing on the target."""
@@ -429,6 +429,7 @@ class RouteConfig(Section):
             publish_to_source=self.publish_to_source,
             verify_crc=self.verify_crc,
             offset_map=self.offset_map,
+            replication_factor=self.replication_factor,
             prefix=self.naming.prefix,
             rename=dict(self.naming.rename),
             handlers=tuple(each.settings for each in self.handlers),

@@ -41,7 +41,7 @@ def commit(maps: MapCommits, *segments: Segment, grant: Grant = GRANT, counts: b
     item = Commitment(segments[-1].end if segments else 100, 0, grant, FRESH, 0, segments)
     mapped = maps.write({P0: item}, STORE)
     if counts:
-        maps.committed()
+        maps.committed({P0: item})
     return mapped[P0].mapped
 
 
@@ -95,6 +95,25 @@ def test_refused_the_positions_are_committed_without_the_map(
     value = log.rows[-1].value
     assert value is not None
     assert decode_chunk(value).begin == (-1, -1)
+
+
+def test_what_was_refused_is_written_later(maps: MapCommits, log: MemoryMapLog) -> None:
+    """Without segments in what was committed, the lane shows them again at the next commit."""
+    maps.begin(P0, FRESH)
+    first, second = Segment(100, 110, 40), Segment(120, 130, 55)
+    settings = RouteSettings(offset_map=True, replication_factor=3)
+    item = Commitment(110, 0, replace(GRANT, settings=settings), FRESH, 0, (first,))
+    log.refuse()
+    maps.write({P0: item}, STORE)
+    assert maps.committed({P0: item})[P0].segments == ()
+    log.failure = None
+    item = replace(item, position=130, segments=(first, second))
+    assert maps.write({P0: item}, STORE)[P0].mapped == second.target
+    assert maps.committed({P0: item})[P0].segments == (first, second)
+    value = log.rows[-1].value
+    assert value is not None
+    assert decode_chunk(value).segments == (first, second)
+    assert log.replicas == 3
 
 
 def test_an_unknown_outcome_is_not_hidden(maps: MapCommits, log: MemoryMapLog) -> None:

@@ -95,7 +95,22 @@ def execute(settings: Settings, command: Command, *, on_progress: Progress) -> D
     return Done(
         result,
         repair(request, result, clusters=clusters) if command.repair else (),
-        add_to_map(result, fleet=settings.fleet, clusters=clusters) if command.offset_map else (),
+        _mapped(settings, command, result, clusters) if command.offset_map else (),
+    )
+
+
+def _mapped(
+    settings: Settings,
+    command: Command,
+    result: AuditResult,
+    clusters: Mapping[str, Mapping[str, str]],
+) -> Sequence[Mapped]:
+    route = next(each for each in settings.routes if each.route == command.wanted.route)
+    return add_to_map(
+        result,
+        fleet=settings.fleet,
+        clusters=clusters,
+        replication_factor=route.replication_factor,
     )
 
 

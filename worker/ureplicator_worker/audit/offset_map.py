@@ -21,7 +21,7 @@ from ureplicator_common.kafka import topic_id_uuid
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.map_log.creation import create_map_topic
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
-from ureplicator_common.model import Partition, Route
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION, Partition, Route
 from ureplicator_common.offset_map.chunks import Chunk, PartitionMap
 from ureplicator_common.offset_map.codec import Row, row
 from ureplicator_common.offset_map.segments import MapSegment, cut
@@ -51,9 +51,15 @@ class Mapped:
 
 
 def add_to_map(
-    result: AuditResult, *, fleet: str, clusters: Mapping[str, Mapping[str, str]]
+    result: AuditResult,
+    *,
+    fleet: str,
+    clusters: Mapping[str, Mapping[str, str]],
+    replication_factor: int = BROKER_DEFAULT_REPLICATION,
 ) -> Sequence[Mapped]:
-    """Raises ClusterUnavailable, UnknownMapFormat, MapRefused, PermanentError."""
+    """`replication_factor`: of the topic, should it be created.
+
+    Raises ClusterUnavailable, UnknownMapFormat, MapRefused, PermanentError."""
     route = Route.parse(result.route)
     topic = map_topic(fleet=fleet, route=route)
     properties = clusters[route.target]
@@ -64,7 +70,8 @@ def add_to_map(
         found = plan(result, maps.partitions)
         rows = list(rows_of(result, found))
         if rows:
-            _write(rows, topic, route.target, properties)
+            _create(topic, route.target, properties, replication_factor)
+            _write(rows, topic, properties)
     finally:
         maps.close()
     return found
@@ -116,18 +123,22 @@ def _ids(result: AuditResult) -> tuple[str, str]:
     return str(topic_id_uuid(result.source_topic_id)), str(topic_id_uuid(result.target_topic_id))
 
 
-def _write(
-    rows: Sequence[Row],
-    topic: str,
-    cluster: str,
-    properties: Mapping[str, Any],
-    clock: Clock | None = None,
+def _create(
+    topic: str, cluster: str, properties: Mapping[str, Any], replication_factor: int
 ) -> None:
     client = open_client(cluster, properties)
     try:
-        create_map_topic(client, topic)
+        create_map_topic(client, topic, replication_factor=replication_factor)
     finally:
         client.close()
+
+
+def _write(
+    rows: Sequence[Row],
+    topic: str,
+    properties: Mapping[str, Any],
+    clock: Clock | None = None,
+) -> None:
     now_ms = (clock or SystemClock()).wall_ms()
     writer = PartitionWriter(properties, topic, 0)
     refused = writer.write({n: (key, value, (), now_ms) for n, (key, value) in enumerate(rows)})

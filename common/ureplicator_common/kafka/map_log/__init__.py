@@ -15,7 +15,8 @@ from ureplicator_common.offset_map.codec import Row
 
 
 class MapRefused(TemporaryError):
-    """The target does not let us write the map; positions can be committed without it."""
+    """The map cannot be written now; nothing of it is in the transaction, so positions can be committed
+    without it."""
 
 
 class MapReading(Protocol):
@@ -37,8 +38,13 @@ class MapReading(Protocol):
 class MapLog(Protocol):
     """Topic of a route's map. Belongs to one thread."""
 
-    def write(self, rows: Sequence[Row], store: PositionStore) -> None:
-        """Add rows to the transaction that the store's next commit ends.
+    def is_refused(self) -> bool:
+        """True while a write would be refused without an attempt."""
+        ...
+
+    def write(self, rows: Sequence[Row], store: PositionStore, *, replication_factor: int) -> None:
+        """Add rows to the transaction that the store's next commit ends. `replication_factor`: of the topic,
+        should it be created.
 
         Raises MapRefused, Fenced, ClusterUnavailable. After the latter two the outcome is unknown.
         """

@@ -9,9 +9,18 @@ from ureplicator_common.kafka.topics.creation import create_topic
 from ureplicator_common.offset_map.topic import CONFIGS, PARTITIONS
 
 
-def create_map_topic(client: ClusterClient, topic: str) -> None:
-    """It may exist already. Raises MapRefused, ClusterUnavailable."""
+def create_map_topic(client: ClusterClient, topic: str, *, replication_factor: int) -> None:
+    """With as many replicas as target topics of the route. It may exist already.
+
+    Raises MapRefused, ClusterUnavailable.
+    """
     try:
-        create_topic(client, topic, partitions=PARTITIONS, configs=CONFIGS)
+        create_topic(
+            client,
+            topic,
+            partitions=PARTITIONS,
+            configs=CONFIGS,
+            replication_factor=replication_factor,
+        )
     except TopicRefused as error:
         raise MapRefused(str(error)) from error

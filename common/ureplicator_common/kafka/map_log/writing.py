@@ -4,7 +4,9 @@ The producer is that of the positions, so a copier that was fenced cannot write 
 positions are committed together. The sequence numbers of the map's partition are its own.
 
 A target that refuses the rows for good, or where the topic cannot be created, is asked again after
-`REFUSED_S`: until then positions are committed without the map, at no cost.
+`REFUSED_S`, and a leader that is away after `AWAY_S`: until then positions are committed without the map, at
+no cost. A coordinator ends no transaction with a partition whose leader is away. So the map takes part only
+once its leader is connected, and after a failure only once it has responded.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView
+from ureplicator_common.kafka.client import LATEST, Broker, ClusterClient, ClusterView
 from ureplicator_common.kafka.errors import (
     FENCED,
     LEADER_MOVED,
@@ -25,6 +27,7 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
+from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.map_log import MapReading, MapRefused
 from ureplicator_common.kafka.map_log.batches import encode_batch
 from ureplicator_common.kafka.map_log.creation import create_map_topic
@@ -36,6 +39,9 @@ from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.codec import Row
 
 REFUSED_S = 30.0
+AWAY_S = 10.0
+RESPONSE_S = 1.0
+"""For the leader to show that it responds again: commits wait meanwhile."""
 BATCH_BYTES = 400_000
 """Far below what a topic takes by default (1 MiB)."""
 STEP_BYTES = 1 << 20
@@ -80,20 +86,23 @@ class KafkaMapLog:
         self._refused = ""
         self._again_at_s = -math.inf
 
-    def write(self, rows: Sequence[Row], store: PositionStore) -> None:
+    def is_refused(self) -> bool:
         """See `MapLog`."""
-        if self._client.now_s() < self._again_at_s:
+        return self._client.now_s() < self._again_at_s
+
+    def write(self, rows: Sequence[Row], store: PositionStore, *, replication_factor: int) -> None:
+        """See `MapLog`."""
+        if self.is_refused():
             raise MapRefused(self._refused)
+        self._reach_leader(replication_factor)
         try:
-            self._find_leader()
             refused = store.add_partitions([(self._topic, NUMBER)])
             if refused:
                 self._leader = None
                 raise MapRefused(f"topic {self._topic}: {', '.join(refused.values())}")
-            for batch in batches(rows):
-                self._produce(batch, store)
+            self._produce_all(rows, store)
         except MapRefused as error:
-            self._refuse(str(error))
+            self._refuse(str(error), REFUSED_S)
             raise
         if self._refused:
             logger.info("offset map is written again: topic %s", self._topic)
@@ -105,19 +114,40 @@ class KafkaMapLog:
             self._client, self._topic, only=frozenset(partitions), fetch_bytes=STEP_BYTES
         )
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, delay_s: float) -> None:
+        """Write nothing for so long, and look for the leader then."""
+        self._leader = None
         if reason != self._refused:
             logger.warning("offset map is not written, copying goes on: %s", reason)
-        self._refused, self._again_at_s = reason, self._client.now_s() + REFUSED_S
+        self._refused, self._again_at_s = reason, self._client.now_s() + delay_s
+
+    def _reach_leader(self, replication_factor: int) -> None:
+        """Raises MapRefused: nothing was added to the transaction yet."""
+        try:
+            if self._leader is None:
+                self._create_if_missing(replication_factor)
+                with self._client.within(RESPONSE_S):
+                    list_at(self._client, self._find_leader(), {(self._topic, NUMBER): LATEST})
+            else:
+                self._client.call_all(self._leader, [], None)  # connects where it is not
+        except MapRefused as error:
+            self._refuse(str(error), REFUSED_S)
+            raise
+        except ClusterUnavailable as error:
+            self._refuse(str(error), AWAY_S)
+            raise MapRefused(str(error)) from error
+
+    def _create_if_missing(self, replication_factor: int) -> None:
+        view = self._client.view([self._topic])
+        if self._topic in view.missing:
+            create_map_topic(self._client, self._topic, replication_factor=replication_factor)
+            view = self._view_of_created()
+        if self._topic not in view.topic_ids:
+            raise MapRefused(f"topic {self._topic} is not shown: no right to describe it?")
 
     def _find_leader(self) -> Broker:
         if self._leader is None:
             view = self._client.view([self._topic])
-            if self._topic in view.missing:
-                create_map_topic(self._client, self._topic)
-                view = self._view_of_created()
-            if self._topic not in view.topic_ids:
-                raise MapRefused(f"topic {self._topic} is not shown: no right to describe it?")
             leader = view.leaders.get((self._topic, NUMBER))
             self._leader = view.brokers.get(leader.node_id) if leader else None
         if self._leader is None:
@@ -132,6 +162,15 @@ class KafkaMapLog:
                 break
             self._client.pause(RETRY_S)
         return view
+
+    def _produce_all(self, rows: Sequence[Row], store: PositionStore) -> None:
+        """Raises as `MapLog.write`. After a leader that does not take them the next commits do without."""
+        try:
+            for batch in batches(rows):
+                self._produce(batch, store)
+        except ClusterUnavailable as error:
+            self._refuse(str(error), AWAY_S)
+            raise
 
     def _produce(self, rows: Sequence[Row], store: PositionStore) -> None:
         """The same batch until it is taken: the broker knows it by its sequence."""

@@ -1,4 +1,4 @@
-"""Creation of a topic by the first process that needs it, with as many replicas as the brokers' default."""
+"""Creation of a topic by the first process that needs it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ TIMEOUT_MS = 3_000
 
 
 def create_topic(
-    client: ClusterClient, topic: str, *, partitions: int, configs: Mapping[str, str]
+    client: ClusterClient,
+    topic: str,
+    *,
+    partitions: int,
+    configs: Mapping[str, str],
+    replication_factor: int = BROKER_DEFAULT_REPLICATION,
 ) -> None:
     """It may exist already. Raises TopicRefused, ClusterUnavailable."""
     codes: list[str] = []
     view = client.view([topic])
     for broker in view.brokers.values():
-        response = client.call(broker, _request(topic, partitions, configs), CreateTopicsResponse)
+        request = _request(topic, partitions, configs, replication_factor)
+        response = client.call(broker, request, CreateTopicsResponse)
         (row,) = response.topics
         if row.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return
@@ -34,7 +40,9 @@ def create_topic(
     raise TopicRefused(f"topic {topic} cannot be created: {reason}")
 
 
-def _request(topic: str, partitions: int, configs: Mapping[str, str]) -> CreateTopicsRequest:
+def _request(
+    topic: str, partitions: int, configs: Mapping[str, str], replication_factor: int
+) -> CreateTopicsRequest:
     topics = CreateTopicsRequest.CreatableTopic
     rows = topics.CreatableTopicConfig
     return CreateTopicsRequest(
@@ -43,7 +51,7 @@ def _request(topic: str, partitions: int, configs: Mapping[str, str]) -> CreateT
             topics(
                 name=topic,
                 num_partitions=partitions,
-                replication_factor=BROKER_DEFAULT_REPLICATION,
+                replication_factor=replication_factor,
                 assignments=[],
                 configs=[rows(name=name, value=value) for name, value in configs.items()],
             )

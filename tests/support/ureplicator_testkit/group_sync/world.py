@@ -145,9 +145,10 @@ class Owner:
         if dies == "after":
             world.change_owner()
             return
-        self._maps.committed()
+        (done,) = self._maps.committed({PARTITION: item}).values()
         self._maps.read_former()
-        self._since = segments[-1].target
+        if done.segments:
+            self._since = done.segments[-1].target
 
 
 class WorldLogs(MemoryLogReader):

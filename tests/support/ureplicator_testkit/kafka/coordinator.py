@@ -8,7 +8,7 @@ from typing import Any
 
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.client import Broker, ClusterClient
+from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.features import (
     DESCRIBE_TRANSACTIONS,
@@ -24,7 +24,8 @@ LOST = object()
 class Coordinator(ClusterClient):
     """Responds to each kind of request with the next code of its script, 0 when that has ended.
 
-    The script of DescribeTransactions names states, or codes. `took_s`: time of each request.
+    The script of DescribeTransactions names states, or codes. `took_s`: time of each request. `view_found`:
+    what it shows of topics. `closed`: it takes no connections, and has closed those that there were.
     """
 
     def __init__(self, **scripts: list[Any]) -> None:
@@ -37,6 +38,9 @@ class Coordinator(ClusterClient):
         self.transaction_version = 0
         self.api_keys = {*TRANSACTION_REQUESTS, DESCRIBE_TRANSACTIONS}
         self.stored: dict[tuple[str, int], Position] = {}
+        self.view_found = ClusterView("cluster", {}, {}, {})
+        self.closed = False
+        self.created: list[tuple[str, int]] = []
         self._scripts = {name: deque(script) for name, script in scripts.items()}
 
     def coordinator(self, key: str, kind: int) -> Broker:
@@ -45,6 +49,9 @@ class Coordinator(ClusterClient):
             self.looked_up += 1
             known = self._coordinators[(kind, key)] = HERE
         return known
+
+    def view(self, topics: Sequence[str]) -> ClusterView:
+        return self.view_found
 
     def reset(self) -> None:
         super().reset()
@@ -65,10 +72,14 @@ class Coordinator(ClusterClient):
         part: float,
         channels: int = 1,
     ) -> list[Any]:
+        if self.closed and not requests:
+            raise ClusterUnavailable(f"{broker} refused")
         return [self._respond(request, response) for request in requests]
 
     def _respond(self, request: Any, response: Any) -> Any:
         name = type(request).__name__.removesuffix("Request")
+        if self.closed and name in ("Produce", "ListOffsets"):
+            raise ClusterUnavailable("refused")
         if name != "ApiVersions":
             self.requests.append(name)
         self.clock.advance(self.took_s)
@@ -108,6 +119,36 @@ class Coordinator(ClusterClient):
                     ],
                 )
                 for topic in request.v3_and_below_topics
+            ],
+        )
+
+    def _ListOffsets(self, request: Any, response: Any, code: int) -> Any:
+        return response(version=request.version, topics=[])
+
+    def _Produce(self, request: Any, response: Any, code: int) -> Any:
+        topics = response.TopicProduceResponse
+        rows = topics.PartitionProduceResponse
+        return response(
+            version=request.version,
+            responses=[
+                topics(
+                    name=topic.name,
+                    partition_responses=[
+                        rows(index=row.index, error_code=code, base_offset=0)
+                        for row in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ],
+        )
+
+    def _CreateTopics(self, request: Any, response: Any, code: int) -> Any:
+        self.created += [(each.name, each.replication_factor) for each in request.topics]
+        rows = response.CreatableTopicResult
+        return response(
+            version=request.version,
+            topics=[
+                rows(name=each.name, error_code=code, error_message=None) for each in request.topics
             ],
         )
 

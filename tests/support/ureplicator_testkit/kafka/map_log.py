@@ -13,16 +13,22 @@ from ureplicator_common.offset_map.following import FollowedMaps
 
 
 class MemoryMapLog:
-    """`MapLog`; rows count whether the transaction is committed or not. `failure`: raised by each write."""
+    """`MapLog`; rows count whether the transaction is committed or not. `failure`: raised by each write.
+    `replicas`: that the last write would have created the topic with."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.failure: Exception | None = None
+        self.replicas = 0
 
     def refuse(self) -> None:
         self.failure = MapRefused("topic map cannot be created")
 
-    def write(self, rows: Sequence[Row], store: PositionStore) -> None:
+    def is_refused(self) -> bool:
+        return isinstance(self.failure, MapRefused)
+
+    def write(self, rows: Sequence[Row], store: PositionStore, *, replication_factor: int) -> None:
+        self.replicas = replication_factor
         if self.failure is not None:
             raise self.failure
         self.rows += rows

@@ -1,7 +1,9 @@
 """The offset map in the commits of an ownership thread: what is written before each, and what then counts.
 
-A target that refuses the map gets the positions without it: `mapped` is not set then, so that no reader takes
-an older row for one that holds up to the position.
+A target that refuses the map, or where its leader is away, gets the positions without it: `mapped` is not set
+then, so that no reader takes an older row for one that holds up to the position. The lane keeps the segments
+meanwhile, as many as it has room for, and the first commit that has the map again writes them. What the lane
+has left out by then is rounded down.
 
 A partition whose former owners left many chunks has them adopted: between commits the topic is read from its
 beginning, a response at a time, and the rows that take the chunks' place are written with a later commit.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.map_log import MapLog, MapReading, MapRefused
@@ -56,19 +59,33 @@ class MapCommits:
 
         Raises Fenced, ClusterUnavailable.
         """
-        self._pending, rows = {}, list[Row]()
-        for partition, item in positions.items():
-            if self._log is not None and item.grant.settings.offset_map:
-                self._pending[partition], more = self._advance(partition, item)
-                rows += more
-        if self._log is not None and rows:
+        self._pending = {}
+        mapped = {part: item for part, item in positions.items() if self._is_mapped(item)}
+        if self._log is not None and mapped:
             try:
-                self._log.write(rows, store)
+                self._write(mapped, self._log, store)
             except MapRefused:
-                for partition in self._pending:
-                    self._written[partition] = self._written[partition].interrupted()
                 self._pending = {}
+                for partition in mapped:
+                    self._written[partition] = self._written[partition].interrupted()
         return {partition: self._mark(partition) for partition in positions}
+
+    def _is_mapped(self, item: Commitment) -> bool:
+        return self._log is not None and item.grant.settings.offset_map
+
+    def _write(
+        self, mapped: Mapping[Partition, Commitment], log: MapLog, store: PositionStore
+    ) -> None:
+        """Raises as `MapLog.write`; no row is encoded for a log that would refuse it."""
+        if log.is_refused():
+            raise MapRefused("not yet")
+        rows = list[Row]()
+        for partition, item in mapped.items():
+            self._pending[partition], more = self._advance(partition, item)
+            rows += more
+        if rows:
+            replicas = next(iter(mapped.values())).grant.settings.replication_factor
+            log.write(rows, store, replication_factor=replicas)
 
     def _advance(self, partition: Partition, item: Commitment) -> tuple[Written, list[Row]]:
         written, rows = advance(self._written[partition], item.segments)
@@ -84,12 +101,18 @@ class MapCommits:
             return MapMark(NOT_MAPPED, self._written[partition].chunks)
         return MapMark(pending.mapped, pending.chunks)
 
-    def committed(self) -> None:
+    def committed(self, positions: Mapping[Partition, Commitment]) -> dict[Partition, Commitment]:
+        """What was committed: without segments where the map does not have them."""
+        done = {
+            partition: item if partition in self._pending else replace(item, segments=())
+            for partition, item in positions.items()
+        }
         for partition, written in self._pending.items():
             if not written.former:
                 self._former.forget(partition)
         self._written |= self._pending
         self._pending = {}
+        return done
 
     def read_former(self) -> None:
         """A part of what former owners left, where it is wanted."""

@@ -355,8 +355,8 @@ class Ownership:
             if done and self._transactions.used:
                 self._store.wait_for_markers()
         if done:
-            self._maps.committed()
-            self._post(Committed(positions, number, self._transactions.following(self._store)))
+            committed = self._maps.committed(positions)
+            self._post(Committed(committed, number, self._transactions.following(self._store)))
             with self._target.within(COMMAND_S):
                 self._maps.read_former()
 
