@@ -1,0 +1,96 @@
+"""The offset map while its only broker is away: copying goes on, and the map is completed later."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
+from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
+from ureplicator_common.model import Delivery
+from ureplicator_common.offset_map.topic import CONFIGS, map_topic
+from ureplicator_testkit.copier.driver import ROUTE
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.copier.mapped_lane import (
+    assert_map_true,
+    map_settings,
+    mapped,
+    start_mapped,
+)
+from ureplicator_testkit.records.topics import NewRecord
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.replicas import create_placed
+
+DATA_BROKER, MAP_BROKER = 1, 2
+PROPERTIES = {
+    "transaction.state.log.min.isr": "1",
+    "min.insync.replicas": "1",
+    "broker.session.timeout.ms": "3000",
+}
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(2, name="pair", properties=PROPERTIES, heap_mb=256)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def lane(
+    source_cluster: KafkaCluster, pair: KafkaCluster, topic: str, fleet: str, tmp_path: Path
+) -> Iterator[RealLane]:
+    if not pair.process(MAP_BROKER).running:
+        pair.restart(MAP_BROKER)
+    lane = RealLane(source_cluster, pair, topic, fleet, tmp_path)
+    lane.make_source(1)
+    create_placed(pair, topic, ((DATA_BROKER,),))
+    yield lane
+    lane.close()
+
+
+def mapped_segment(lane: RealLane) -> int:
+    """The newest one that the stored position names."""
+    provenance = Provenance.decode(lane.stored(1)[0].metadata)
+    assert provenance is not None
+    return provenance.mapped
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_without_the_leader_of_the_map_copying_goes_on(
+    lane: RealLane, pair: KafkaCluster, delivery: Delivery
+) -> None:
+    name = map_topic(fleet=lane.fleet, route=ROUTE)
+    create_placed(pair, name, ((MAP_BROKER,),), config=CONFIGS)
+    driver = start_mapped(lane, map_settings(delivery), resumed=False)
+    lane.fill_in_turn(0)
+    driver.wait_caught_up()
+    eventually(lambda: mapped_segment(lane) != NOT_MAPPED, 20, "the map is written")
+    pair.kill(MAP_BROKER)
+    for turn in (1, 2):
+        before = lane.stored(1)[0].offset
+        lane.fill_in_turn(turn)
+        driver.wait_caught_up()
+        eventually(lambda at=before: lane.stored(1)[0].offset > at, 30, "a position moves")
+    assert mapped_segment(lane) == NOT_MAPPED
+    assert "offset map is not written" in driver.process.log_text()
+    pair.restart(MAP_BROKER)
+    numbers = itertools.count()
+
+    def is_mapped() -> bool:
+        lane.fill([NewRecord(b"%s-later-%d" % (lane.topic.encode(), next(numbers)))])
+        driver.wait_caught_up()
+        return mapped_segment(lane) != NOT_MAPPED
+
+    eventually(is_mapped, 60, "the map is written again")
+    driver.stop()
+    with closing(KafkaOffsetMaps(ClusterClient(pair.bootstrap), name)) as maps:
+        assert_map_true(lane, mapped(lane, maps))
