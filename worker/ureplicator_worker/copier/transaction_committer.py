@@ -5,6 +5,8 @@
              overdue ---------> transactions.set_aside(), Abort
     events   Committed ------> transactions.begin(the next producer)
              failed, fenced -> transactions.end(); the thread initialises the id and asks for the proof
+             Committed after our abort -> transactions.begin if the next producer is another: then the abort
+                               has no effect; else the thread performs it, and nothing begins before
              OwnershipConfirmed(stored) -> transactions.rewind(stored), each partition
              TransactionBegun ----------> transactions.begin
 
@@ -126,10 +128,21 @@ class TransactionCommitter:
         assert event.producer is not None
         self._maps.committed(event.positions)
         offsets = ((part, item.position) for part, item in event.positions.items())
+        if self._is_void(event.producer):
+            self._lane.transactions.committed()
+            for partition, offset in offsets:
+                self._delivery.restore(partition, offset=offset, now_s=now_s)
+            return
         backlog = self._lane.transactions.has_backlog(now_s)
         self._delivery.committed(event.number, offsets, now_s, backlog=backlog)
         self._lane.transactions.committed()
         self._begin(event.producer)
+
+    def _is_void(self, following: Producer) -> bool:
+        """The transaction was committed before the thread had our abort, which it performs then: the id is
+        initialised again, unless the next transaction has another producer."""
+        waiting = self._delivery.state is TransactionState.WAITING
+        return waiting and following == self._producer
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         self._failures.failed(event.reason, now_s, waited_s=event.waited_s)

@@ -25,7 +25,7 @@ from ureplicator_testkit.kafka.ledger import ScriptedLedger
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.loop.mailbox import Mailbox
-from ureplicator_worker.copier.ownership.protocol import Command, OwnershipEvent
+from ureplicator_worker.copier.ownership.protocol import Command, Commit, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.lifeline.messages import (
     Failed,
@@ -75,6 +75,10 @@ class SteppedOwnership(Ownership):
         queue = self.held_back if type(command) in self.hold else self._queued
         queue.append(command)
 
+    @property
+    def commit_waits(self) -> bool:
+        return any(isinstance(command, Commit) for command in self._queued)
+
     def let_pass(self) -> None:
         self.hold.clear()
         self._queued.extend(self.held_back)
@@ -95,7 +99,8 @@ class SteppedOwnership(Ownership):
 
 class WorkerLine(CopierLine):
     """`epochs`: owner epochs of what it was sent. `removed`: what it was sent Remove for. `step_each`: turns
-    between two steps of its ownership thread, which waits for coordinators."""
+    between two steps of its ownership thread, which waits for coordinators. `aborts_next_commit`: its
+    transaction is aborted while the thread has that commit still before it."""
 
     def __init__(
         self, name: str, source: MemoryKafka, target: MemoryKafka, ledger: ScriptedLedger
@@ -103,6 +108,7 @@ class WorkerLine(CopierLine):
         self.name = name
         self.frozen = False
         self.step_each = 1
+        self.aborts_next_commit = False
         self._turns = 0
         self.epochs: dict[Partition, OwnerEpoch] = {}
         self.removed: set[Partition] = set()
@@ -128,6 +134,11 @@ class WorkerLine(CopierLine):
         skip_s, self._slept_s = self._slept_s, 0.0
         self._clock.advance(skip_s)
         super().work(skip_s=skip_s)
+        if self.aborts_next_commit and self.lane.transactions.used and self.ownership.commit_waits:
+            self.aborts_next_commit = False
+            self.copier.holder.committer.abort(
+                "a partition was given up", self._clock.monotonic_s()
+            )
         self._turns += 1
         if self._turns % self.step_each == 0:
             self.ownership.perform()

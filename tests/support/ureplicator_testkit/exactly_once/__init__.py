@@ -7,7 +7,8 @@ protocols (`kafka.transactions`), the leader's writes and the drivers' proofs (`
 Partitions move while workers freeze, thaw and are killed. Records of the source are plain, or in transactions
 that are committed, aborted or open for long. Responses are lost, connections break, leaders move. Brokers
 refuse with the codes that concern transactions, or for a limit that was lowered. Requests arrive long after
-their client has given them up. The coordinator ends transactions that are open for too long, its ids run out
+their client has given them up. A worker aborts a transaction whose commit is requested
+already. The coordinator ends transactions that are open for too long, its ids run out
 of epochs, and the protocol of the cluster changes.
 
 **Checked after each turn**: what a reader with read_committed gets from the target is what one gets from the

@@ -88,6 +88,7 @@ class Faults:
             "thaw": lambda: self._freeze(frozen=False),
             "usurp": self._usurp,
             "kill": lambda: fleet.kill(self._worker()),
+            "abort": self._abort_commit,
             "slow": lambda: self._pace(self._random.choice(STEPS_EACH)),
             "heal": self.heal,
         }
@@ -173,6 +174,9 @@ class Faults:
     def _move(self) -> None:
         _, number = self._key()
         self._fleet.give(number, self._worker())
+
+    def _abort_commit(self) -> None:
+        self._fleet.workers[self._worker()].aborts_next_commit = True
 
     def _usurp(self) -> None:
         """The owner of a partition freezes, and the partition is another's."""

@@ -404,6 +404,18 @@ def test_positions_are_compared_once_an_interval(
     assert 1 <= compared <= 5
 
 
+def test_a_commit_that_is_answered_after_an_abort(fleet: TransactionFleet) -> None:
+    """The thread has both commands at once: the positions are stored, then the id is initialised again."""
+    worker = at_rest(fleet)
+    put(fleet, 0, 5, size=3_000)
+    worker.aborts_next_commit = True
+    fleet.turns(40, skip_s=0.01)
+    assert not worker.aborts_next_commit
+    put(fleet, 0, 5, size=3_000)
+    fleet.run_until_copied()
+    assert len(fleet.committed(0)) == 15
+
+
 def test_a_late_start_begins_no_transaction_before_the_proof(fleet: TransactionFleet) -> None:
     """The lane has not gone back yet to what the store shows."""
     worker = at_rest(fleet)
