@@ -400,6 +400,13 @@ class RouteSettings(Content):
         return self.rename.get(topic, self.prefix + topic)
 
 
+TRANSACTION_TIMEOUT_MS = 60_000
+"""After it a coordinator aborts an open transaction, which blocks stable reads until then unless its id is
+fenced, as every new owner does. Far below what brokers allow (`transaction.max.timeout.ms`, 15 minutes)."""
+MAX_TRANSACTION_INTERVAL_MS = TRANSACTION_TIMEOUT_MS // 2
+"""A transaction is open for no longer before it is sealed. The rest of its time is for what is in flight, the
+commit, and a copier that gets no processor."""
+
 RENEWER = WorkerId("@leader")
 """The leader as the writer that renews positions without an owner; not allowed as a worker id."""
 

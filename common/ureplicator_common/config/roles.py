@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ureplicator_common.config.access import AccessSettings, TlsSettings, is_loopback
 from ureplicator_common.config.properties import PropertyText, masked
 from ureplicator_common.config.section import Fault, Faults, Section
-from ureplicator_common.model import MAX_SLOTS
+from ureplicator_common.model import (
+    MAX_SLOTS,
+    MAX_TRANSACTION_INTERVAL_MS,
+    TRANSACTION_TIMEOUT_MS,
+)
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -140,7 +144,8 @@ class WorkerSettings(Section):
     transaction_interval_ms: int = Field(default=100, ge=5)
     """Milliseconds between two transactions of a slot on routes that deliver exactly once: so long may a
     record wait until readers with `read_committed` see it. It grows with the number of partitions, and
-    while there is a backlog with the time that commits take."""
+    while there is a backlog with the time that commits take, to 30,000 at most: a target aborts a
+    transaction that is open for 60 s."""
     buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=16 * 1024 * 1024)
     """Bytes that a slot may hold between fetch and acknowledgement; a slow target then slows down
     the fetch. Default 64 MiB: 100 ms at 5 Gbit/s."""
@@ -167,6 +172,16 @@ class WorkerSettings(Section):
     spark_secret_file: str = ""
     """File with the secret by which Spark's driver, executors and cluster authenticate each other. Required
     when executors may be on other machines, and not used with `local[n]`."""
+
+    @field_validator("transaction_interval_ms")
+    @classmethod
+    def _ends_in_time(cls, transaction_interval_ms: int) -> int:
+        if transaction_interval_ms > MAX_TRANSACTION_INTERVAL_MS:
+            raise ValueError(
+                f"expected at most {MAX_TRANSACTION_INTERVAL_MS}: a transaction must be sealed, settled and"
+                f" committed before its time-out of {TRANSACTION_TIMEOUT_MS} ms: the target aborts it then"
+            )
+        return transaction_interval_ms
 
     @property
     def address(self) -> str:

@@ -89,6 +89,12 @@ def test_a_route_as_the_model_has_it(home: Path) -> None:
     assert config.settings.target_topic("c") == "dc1.c"
 
 
+def test_transactions_that_would_outlive_their_time_out_are_refused(home: Path) -> None:
+    assert load(home, MINIMAL + "worker: {transaction_interval_ms: 30000}\n")
+    (fault,) = faults(home, MINIMAL + "worker: {transaction_interval_ms: 30001}\n")
+    assert "worker.transaction_interval_ms: expected at most 30000: a transaction must be" in fault
+
+
 def test_replicas_of_target_topics(home: Path) -> None:
     assert load(home, MINIMAL).routes[0].replication_factor == BROKER_DEFAULT_REPLICATION
     text = MINIMAL.replace("target: target}", "target: target, replication_factor: 3}")

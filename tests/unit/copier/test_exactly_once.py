@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ureplicator_common.errors import InvalidTransition
-from ureplicator_common.model import Partition, Route
+from ureplicator_common.kafka.positions import COMMAND_S
+from ureplicator_common.model import (
+    MAX_TRANSACTION_INTERVAL_MS,
+    TRANSACTION_TIMEOUT_MS,
+    Partition,
+    Route,
+)
 from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.exactly_once import (
     PARTITIONS_PER_INTERVAL,
@@ -55,6 +61,39 @@ def transact(
     delivery.committed(delivery.number, [], sealed_s + commit_s, backlog=backlog)
 
 
+@pytest.mark.parametrize("count", [1, 200, 3_000, 100_000])
+@pytest.mark.parametrize("backlog", [False, True])
+def test_a_transaction_ends_before_its_time_out(count: int, backlog: bool) -> None:
+    """However many partitions there are, however slow commits were."""
+    delivery = ExactlyOnce(interval_s=MAX_TRANSACTION_INTERVAL_MS / 1_000)
+    for number in range(count):
+        delivery.join(Partition(Route("a", "b"), "t", number), committed=0, now_s=0.0)
+    delivery.begin(0.0)
+    now_s = 0.0
+    for _ in range(20):
+        now_s += MAX_TRANSACTION_INTERVAL_MS / 1_000
+        assert delivery.is_due(now_s, drained=False)
+        delivery.seal(now_s)
+        assert delivery.commit(at(delivery.number), now_s)
+        now_s += COMMAND_S
+        delivery.committed(delivery.number, [], now_s, backlog=backlog)
+    open_ms = MAX_TRANSACTION_INTERVAL_MS + 1_000 * (SETTLE_S + COMMAND_S)
+    assert open_ms < TRANSACTION_TIMEOUT_MS
+
+
+def test_only_a_transaction_that_is_open_expires() -> None:
+    delivery = machine(now_s=100.0)
+    assert not delivery.has_expired(159.0)
+    assert delivery.has_expired(160.0)
+    delivery.put_off(150.0, empty=False)
+    assert delivery.has_expired(160.0)
+    assert delivery.is_due(151.0, drained=False)
+    delivery.put_off(150.0, empty=True)
+    assert not delivery.has_expired(160.0)
+    delivery.abort()
+    assert not delivery.has_expired(1_000.0)
+
+
 def test_commits_take_at_most_a_twentieth_of_the_time_of_a_backlog() -> None:
     """Their mean counts: some take three times as long as others."""
     delivery = machine()
@@ -94,7 +133,7 @@ def test_slow_commits_halve_the_interval_at_most() -> None:
     delivery = machine()
     for sealed_s in range(101, 131):
         transact(delivery, sealed_s=sealed_s, commit_s=0.2, backlog=False)
-    delivery.put_off(131.0)
+    delivery.put_off(131.0, empty=True)
     assert not delivery.is_due(131.049, drained=False)
     assert delivery.is_due(131.051, drained=False)
 
@@ -239,7 +278,7 @@ class Transactions(RuleBasedStateMachine):
             if self.due():
                 self.delivery.seal(self.now_s)
             else:
-                self.delivery.put_off(self.now_s)
+                self.delivery.put_off(self.now_s, empty=True)
 
     @precondition(lambda self: self.state is TransactionState.SEALING)
     @rule()

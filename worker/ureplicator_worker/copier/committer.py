@@ -90,8 +90,10 @@ class Committer:
         """Reason if no commit has succeeded for too long; "" otherwise."""
         return self._failures.error(now_s)
 
-    def on_fenced(self, event: FencedOut, now_s: float) -> None:
+    def on_fenced(self, event: FencedOut, now_s: float) -> str:
+        """What happened, for the log."""
         self._aborted(event.number, now_s)
+        return f"fenced ({event.reason})"
 
     def _aborted(self, number: int, now_s: float) -> None:
         if number:

@@ -19,7 +19,8 @@ A transaction is sealed every interval while there is something to commit, and a
 is being drained waits for nothing else. A record is to be visible within the interval, its commit included;
 so the time between two seals is shorter by what commits take, up to half of it. The interval grows with the
 number of partitions, since a commit costs something for each (`PARTITIONS_PER_INTERVAL`). While there is a
-backlog it grows with the time that commits take, since nothing is sent meanwhile (`COMMIT_SHARE`).
+backlog it grows with the time that commits take, since nothing is sent meanwhile (`COMMIT_SHARE`). It ends
+long before the coordinator aborts the transaction (`MAX_TRANSACTION_INTERVAL_MS`).
 
 A transaction that does not settle in time is aborted: the partitions that hold it up are set aside, the
 others go on without them.
@@ -33,7 +34,11 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from ureplicator_common.errors import InvalidTransition
-from ureplicator_common.model import Partition
+from ureplicator_common.model import (
+    MAX_TRANSACTION_INTERVAL_MS,
+    TRANSACTION_TIMEOUT_MS,
+    Partition,
+)
 from ureplicator_worker.copier.delivery import RENEW_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.lifeline.measures import TransactionCounts
@@ -48,7 +53,12 @@ COMMIT_WEIGHT = 0.25
 SETTLE_S = 10.0
 """Nothing new is sent meanwhile, so it is short. But a leader that is lost is replaced within it
 (`broker.session.timeout.ms`, 9 s by default): before that the coordinator cannot end a transaction with its
-partitions either. And the coordinator aborts a transaction much later (`fencing.TRANSACTION_TIMEOUT_MS`)."""
+partitions either. And the coordinator aborts a transaction much later (`TRANSACTION_TIMEOUT_MS`)."""
+
+
+LONGEST_S = MAX_TRANSACTION_INTERVAL_MS / 1_000
+IN_FLIGHT_S = 1.0
+"""Until the next look, after one that has found nothing but batches without an acknowledgement."""
 
 
 class TransactionState(StrEnum):
@@ -81,6 +91,7 @@ class ExactlyOnce:
         self._due_at_s = 0.0
         self._settle_by_s = 0.0
         self._sealed_at_s = 0.0
+        self._open_since_s = 0.0
         self._commit_s = 0.0
         """Mean time of a commit, from the seal on."""
         self._partitions: dict[Partition, CommittedPosition] = {}
@@ -106,6 +117,7 @@ class ExactlyOnce:
     def begin(self, now_s: float) -> None:
         """A transaction may begin: the id was initialised, and the positions are restored."""
         self._move(TransactionState.OPEN)
+        self._open_since_s = now_s
         self._set_due(now_s, since_s=now_s)
 
     def is_due(self, now_s: float, *, drained: bool) -> bool:
@@ -122,9 +134,14 @@ class ExactlyOnce:
             if self._partitions[partition].is_due(progress, now_s)
         }
 
-    def put_off(self, now_s: float) -> None:
-        """Nothing was due: positions are compared once an interval, not at each turn of the loop."""
-        self._set_due(now_s, since_s=now_s)
+    def put_off(self, now_s: float, *, empty: bool) -> None:
+        """Nothing was due: positions are compared once an interval, not at each turn of the loop. `empty`: the
+        transaction holds nothing, nor does anything of it wait for an acknowledgement."""
+        if empty:
+            self._open_since_s = now_s
+            self._set_due(now_s, since_s=now_s)
+        else:
+            self._due_at_s = now_s + min(self._spread_interval_s, IN_FLIGHT_S)
 
     def seal(self, now_s: float) -> None:
         self._move(TransactionState.SEALING)
@@ -139,6 +156,7 @@ class ExactlyOnce:
         """Nothing is in flight any more. False if there is nothing to commit: the transaction goes on."""
         if not positions:
             self._move(TransactionState.OPEN)
+            self._open_since_s = now_s
             self._set_due(now_s, since_s=self._sealed_at_s)
             return False
         self._move(TransactionState.COMMITTING)
@@ -157,6 +175,7 @@ class ExactlyOnce:
         if number != self.number:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)
+        self._open_since_s = now_s
         commit_s = now_s - self._sealed_at_s
         longest_s = LONGEST_INTERVALS * self._spread_interval_s * COMMIT_SHARE
         self._commit_s += COMMIT_WEIGHT * (min(commit_s, longest_s) - self._commit_s)
@@ -178,11 +197,19 @@ class ExactlyOnce:
             after_s = max(interval_s, self._commit_s / COMMIT_SHARE)
         else:
             after_s = max(interval_s - self._commit_s, interval_s / 2)
-        self._due_at_s = max(now_s, since_s + after_s)
+        self._due_at_s = max(now_s, min(since_s + after_s, self._open_since_s + LONGEST_S))
 
     @property
     def _spread_interval_s(self) -> float:
-        return self._interval_s * max(1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL)
+        spread_s = self._interval_s * max(1.0, len(self._partitions) / PARTITIONS_PER_INTERVAL)
+        return min(spread_s, LONGEST_S)
+
+    def has_expired(self, now_s: float) -> bool:
+        """True if the coordinator has aborted the transaction, for all that is known here."""
+        open_s = now_s - self._open_since_s
+        return (
+            self.state is not TransactionState.WAITING and open_s >= TRANSACTION_TIMEOUT_MS / 1_000
+        )
 
     def _move(self, to: TransactionState) -> None:
         if (self.state, to) not in TRANSITIONS:

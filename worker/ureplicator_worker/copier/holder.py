@@ -235,8 +235,7 @@ class Holder:
             case CommitFailed():
                 self.committer.on_failed(event, self.now_s)
             case FencedOut():
-                self.committer.on_fenced(event, self.now_s)
-                self._suspend()
+                self._suspend(self.committer.on_fenced(event, self.now_s))
             case ClusterError(reason, end):
                 self._cluster_errors[end] = reason
             case OwnershipCrashed(error):
@@ -275,8 +274,8 @@ class Holder:
             self._lane.resume(partition)
             self._move(partition, CONFIRMED[state], "proof granted")
 
-    def _suspend(self) -> None:
-        logger.warning("%s: fenced; waiting for the proof of ownership", self._route)
+    def _suspend(self, why: str) -> None:
+        logger.warning("%s: %s; waiting for the proof of ownership", self._route, why)
         for partition, owned in self.owned.items():
             if owned.state in FENCED:
                 self._lane.suspend(partition)

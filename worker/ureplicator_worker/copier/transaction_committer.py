@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.transactions.producers import Producer
-from ureplicator_common.model import Partition, Route
+from ureplicator_common.model import TRANSACTION_TIMEOUT_MS, Partition, Route
 from ureplicator_worker.copier.commit_failures import TRANSACTIONS_WAIT_S, CommitFailures
 from ureplicator_worker.copier.committer import MappedSegments, commitment
 from ureplicator_worker.copier.exactly_once import (
@@ -92,7 +92,7 @@ class TransactionCommitter:
                 self._delivery.seal(now_s)
                 self._lane.transactions.seal()
             else:
-                self._delivery.put_off(now_s)
+                self._delivery.put_off(now_s, empty=self._lane.transactions.settled)
         if self._delivery.state is TransactionState.SEALING and self._lane.transactions.settled:
             self._commit(owned, now_s)
         elif self._delivery.is_overdue(now_s):
@@ -149,8 +149,21 @@ class TransactionCommitter:
         self._aborted = False
         self._end()
 
-    def on_fenced(self, event: FencedOut, now_s: float) -> None:
+    def on_fenced(self, event: FencedOut, now_s: float) -> str:
+        """What happened, for the log."""
+        why = self._explained(f"fenced ({event.reason})", now_s)
         self._end()
+        return why
+
+    def _explained(self, reason: str, now_s: float) -> str:
+        """With the cause of an error that a coordinator tells like the loss of ownership."""
+        if not self._delivery.has_expired(now_s):
+            return reason
+        return (
+            f"{reason}: the transaction was open for longer than its time-out of"
+            f" {TRANSACTION_TIMEOUT_MS // 1_000} s, after which the target aborts it; look for a worker that"
+            " was stopped or had no processor, or a slow target"
+        )
 
     def error(self, now_s: float) -> str:
         return self._failures.error(now_s, wait_s=TRANSACTIONS_WAIT_S)
@@ -158,6 +171,7 @@ class TransactionCommitter:
     def abort(self, reason: str, now_s: float, *, waited_s: float = 0.0) -> None:
         """The thread initialises the id again, unless it does already."""
         if self._delivery.state is not TransactionState.WAITING:
+            reason = self._explained(reason, now_s)
             self._failures.failed(reason, now_s, waited_s=waited_s)
             self._aborted = True
             logger.warning(

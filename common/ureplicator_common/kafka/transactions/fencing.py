@@ -25,11 +25,8 @@ from ureplicator_common.kafka.errors import (
     ErrorCode,
     error_name,
 )
+from ureplicator_common.model import TRANSACTION_TIMEOUT_MS
 from ureplicator_common.portions import portions
-
-TRANSACTION_TIMEOUT_MS = 60_000
-"""Longer than any commit; a transaction left open blocks stable reads for this long, unless its id is
-fenced, as every new owner does."""
 
 RETRY_DELAY_S = 0.02
 RETRY_DELAYS_S = tuple(RETRY_DELAY_S * times for times in (1, 2, 4, 8, 16, 32))

@@ -30,6 +30,7 @@ from ureplicator_testkit.exactly_once.history import WORKERS, Faults, fleet_of, 
 from ureplicator_worker.copier.exactly_once import LONGEST_INTERVALS, ExactlyOnce
 from ureplicator_worker.copier.ownership.protocol import (
     Abort,
+    FencedOut,
     FindStarts,
     ProofRequested,
     StartsFound,
@@ -427,3 +428,27 @@ def test_a_late_start_begins_no_transaction_before_the_proof(fleet: TransactionF
     posted = list(worker.ownership.events.take())
     assert any(isinstance(event, ProofRequested) for event in posted)
     assert not any(isinstance(event, TransactionBegun) for event in posted)
+
+
+@pytest.mark.parametrize(("skip_s", "expired"), [(0.03, False), (61.0, True)])
+@pytest.mark.parametrize("sent", [True, False])
+def test_an_expired_transaction_is_told_from_a_fence(
+    fleet: TransactionFleet,
+    caplog: pytest.LogCaptureFixture,
+    skip_s: float,
+    expired: bool,
+    sent: bool,
+) -> None:
+    """A coordinator tells both alike, to a batch and to a commit."""
+    worker = at_rest(fleet)
+    if sent:
+        put(fleet, 0, 5, size=3_000)
+        fleet.turn(skip_s=0.01)
+        fleet.ledger.fence(["w1"])
+    else:
+        worker.ownership.events.post(FencedOut(0, "w1: INVALID_PRODUCER_EPOCH"))
+    worker.work(skip_s=skip_s)
+    fleet.turns(20)
+    logged = [each.getMessage() for each in caplog.records if "EPOCH" in each.getMessage()]
+    assert logged
+    assert all(expired is ("longer than its time-out of 60 s" in line) for line in logged)

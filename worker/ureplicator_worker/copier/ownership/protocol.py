@@ -211,9 +211,11 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class FencedOut:
-    """Our transactional id was initialised elsewhere: everything of the route waits for a new proof."""
+    """Our transactional id was initialised elsewhere, or its coordinator ended a transaction that was open
+    for too long, which it tells alike: all of the route waits for a new proof. `reason`: its words."""
 
     number: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -383,9 +383,9 @@ class Ownership:
         try:
             with cluster_errors_named("target"):
                 request()
-        except Fenced:
+        except Fenced as error:
             self._order.restart()
-            self._post(FencedOut(number))
+            self._post(FencedOut(number, str(error)))
         except ClusterUnavailable as error:
             self._order.restart()
             waited_s = self._clock.monotonic_s() - began_s
