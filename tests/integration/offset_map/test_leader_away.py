@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,10 @@ def mapped_segment(lane: RealLane) -> int:
     return provenance.mapped
 
 
+def has_moved(lane: RealLane, before: int) -> bool:
+    return lane.stored(1)[0].offset > before
+
+
 @pytest.mark.parametrize("delivery", Delivery)
 def test_without_the_leader_of_the_map_copying_goes_on(
     lane: RealLane, pair: KafkaCluster, delivery: Delivery
@@ -79,7 +84,7 @@ def test_without_the_leader_of_the_map_copying_goes_on(
         before = lane.stored(1)[0].offset
         lane.fill_in_turn(turn)
         driver.wait_caught_up()
-        eventually(lambda at=before: lane.stored(1)[0].offset > at, 30, "a position moves")
+        eventually(partial(has_moved, lane, before), 30, "a position moves")
     assert mapped_segment(lane) == NOT_MAPPED
     assert "offset map is not written" in driver.process.log_text()
     pair.restart(MAP_BROKER)

@@ -135,8 +135,8 @@ class ExactlyOnce:
         }
 
     def put_off(self, now_s: float, *, empty: bool) -> None:
-        """Nothing was due: positions are compared once an interval, not at each turn of the loop. `empty`: the
-        transaction holds nothing, nor does anything of it wait for an acknowledgement."""
+        """Nothing was due: positions are compared once an interval, not at each turn of the loop. `empty`:
+        the transaction holds nothing, nor does anything of it wait for an acknowledgement."""
         if empty:
             self._open_since_s = now_s
             self._set_due(now_s, since_s=now_s)

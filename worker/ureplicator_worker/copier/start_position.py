@@ -12,8 +12,8 @@
 | none            | partition appeared later        | at its first record                              |
 | a position      | the target's log ends before    | nowhere, or there (the policy), with a gap       |
 |                 | what it acknowledged            |                                                  |
-| a position      | nothing but the end of the last | not yet                                          |
-|                 | transaction is missing there    |                                                  |
+| a position      | nothing but the end of the last | not yet; where it stays missing, as with a       |
+|                 | transaction is missing there    | target that lost offsets                         |
 
 The source topic must be the one that the leader has recorded: nothing of a recreated topic is copied
 before the leader has decided how to go on.
@@ -62,10 +62,12 @@ class CannotStart(OperatingError):
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """The target as it is when partitions start. `ends`: of the logs of those whose position names one."""
+    """The target as it is when partitions start. `ends`: of the logs of those whose position names one.
+    `unmarked`: those of them that wait no longer for the marker of the last transaction."""
 
     view: ClusterView
     ends: Mapping[TopicPartition, OffsetOrError]
+    unmarked: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +179,10 @@ def decide(
         map_chunks=former.map_chunks if former else 0,
     )
     if stored.offset >= 0 and not gap:
-        end = target.ends.get(_target_key(partition, grant))
-        return StartDecision(_checked_end(beginning, grant, provenance, end))
+        key = _target_key(partition, grant)
+        waits = key not in target.unmarked
+        end = target.ends.get(key)
+        return StartDecision(_checked_end(beginning, grant, provenance, end, waits=waits))
     at = stored.offset if gap else -1
     fresh = replace(beginning, position=-1, leader_epoch=-1, committed=-1, gap=gap, gap_offset=at)
     return StartDecision(fresh, _time(grant, stored, gap))
@@ -189,8 +193,11 @@ def _checked_end(
     grant: Grant,
     provenance: Provenance | None,
     end: OffsetOrError | None,
+    *,
+    waits: bool,
 ) -> StartPosition:
-    """Compare the target's present end with what it acknowledged. Raises CannotStart."""
+    """Compare the target's present end with what it acknowledged. `waits`: a marker may be on its way. Raises
+    CannotStart."""
     if provenance is None or end is None:
         return beginning
     if isinstance(end, PartitionUnavailable):
@@ -203,7 +210,7 @@ def _checked_end(
             mapped=provenance.mapped,
             markers=provenance.markers,
         )
-    if end >= provenance.target_end:
+    if end >= provenance.target_end and waits:
         raise CannotStart(f"target: {marker_missing(end)}", temporary=True)
     lost = f"target lost offsets {end:,} to {acknowledged - 1:,}"
     if grant.settings.on_gap is GapPolicy.STOP:

@@ -74,7 +74,7 @@ class BatchLog(Log):
         }
         for producer, known in list(self.producers.items()):
             if known and times.get(known[-1][2], self.expired_ms) < self.expired_ms:
-                del self.producers[producer]
+                self.producers.pop(producer, None)
 
     def truncate(self, end: int) -> None:
         """Lose what lies behind, and what the producers sent there (an unclean election)."""
@@ -107,7 +107,7 @@ class BatchLog(Log):
         if epoch < self.producer_epochs.get(producer, epoch):
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
         if epoch > self.producer_epochs.get(producer, epoch):
-            del self.producers[producer]
+            self.producers.pop(producer, None)
         self.producer_epochs[producer] = epoch
         known = self.producers.setdefault(producer, deque(maxlen=REMEMBERED))
         for old_first, old_last, offset in known:

@@ -7,9 +7,11 @@ finds nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from ureplicator_common.model import GapPolicy
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
 
@@ -89,6 +91,35 @@ def test_a_marker_hides_no_lost_record(fleet: TransactionFleet) -> None:
     fleet.turns(100, skip_s=0.1)
     assert fleet.target.logs[KEY].end == end
     assert f"the log ends at {end}, where the end of the last transaction" in failures(fleet)[-1]
+
+
+def marker_lost(fleet: TransactionFleet) -> int:
+    """Lose the end of the last transaction, and nothing before it; the end of the log."""
+    end = lose(fleet, MARKER)
+    put(fleet, 0, 20, size=3_000)
+    fleet.turns(20, skip_s=0.1)
+    assert fleet.target.logs[KEY].end == end
+    return end
+
+
+def test_a_marker_that_never_comes_is_lost(fleet: TransactionFleet) -> None:
+    """Nothing is appended before the operator decides."""
+    end = marker_lost(fleet)
+    assert not [reason for reason in failures(fleet) if "target lost" in reason]
+    fleet.turns(200, skip_s=1.0)
+    assert fleet.target.logs[KEY].end == end
+    assert failures(fleet)[-1] == f"target lost offsets {end} to {end} (on_gap: stop)"
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_partition_goes_on_behind_a_lost_marker(fleet: TransactionFleet, killed: bool) -> None:
+    fleet.settings = replace(fleet.settings, on_gap=GapPolicy.LATEST)
+    end = marker_lost(fleet)
+    if killed:
+        fleet.kill("w1")
+    fleet.turns(200, skip_s=1.0)
+    assert fleet.target.logs[KEY].end > end
+    assert fleet.ledger.read(KEY).offset == 30
 
 
 def test_a_leader_with_all_records_costs_one_question(fleet: TransactionFleet) -> None:

@@ -15,6 +15,7 @@ from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
 from ureplicator_common.kafka.client import LATEST, READ_UNCOMMITTED, ClusterClient
 from ureplicator_common.kafka.list_offsets import offsets_at
 from ureplicator_common.kafka.positions import COMMAND_S, PositionStore, TargetPartition
+from ureplicator_worker.copier.ownership.missing_markers import MissingMarkers
 from ureplicator_worker.copier.ownership.protocol import Join, Joined
 from ureplicator_worker.copier.position_values import AcknowledgedEnd
 from ureplicator_worker.copier.start_position import marker_missing
@@ -28,9 +29,16 @@ class CheckedEnds:
     unknown: dict[TargetPartition, str] = field(default_factory=dict)
 
 
-def join(job: Join, *, store: PositionStore, target: ClusterClient) -> Joined:
+def join(
+    job: Join,
+    *,
+    store: PositionStore,
+    target: ClusterClient,
+    markers: MissingMarkers,
+    now_s: float,
+) -> Joined:
     """Have those take part whose logs are long enough. Raises Fenced, ClusterUnavailable."""
-    checked = check_ends(target, job.ends)
+    checked = check_ends(target, job.ends, markers, now_s)
     targets = job.targets - checked.unknown.keys() - checked.gone.keys()
     refused = store.add_partitions(targets)
     return Joined(
@@ -39,10 +47,13 @@ def join(job: Join, *, store: PositionStore, target: ClusterClient) -> Joined:
 
 
 def check_ends(
-    target: ClusterClient, ends: Mapping[TargetPartition, AcknowledgedEnd]
+    target: ClusterClient,
+    ends: Mapping[TargetPartition, AcknowledgedEnd],
+    markers: MissingMarkers,
+    now_s: float,
 ) -> CheckedEnds:
     """Compare the ends of logs with those that they must have. A marker may still be on its way, so where no
-    more than that is missing the log is looked at again."""
+    more than that is missing the log is looked at again, for a while."""
     checked = CheckedEnds()
     if not ends:
         return checked
@@ -60,9 +71,11 @@ def check_ends(
             if isinstance(end, PartitionUnavailable):
                 checked.unknown[key] = str(end)
                 continue
-            acknowledged = ends[key]
-            if end < acknowledged.offset:
-                checked.gone[key] = range(end, sum(acknowledged))
-            elif end < sum(acknowledged):
+            offset, acknowledged = ends[key].offset, sum(ends[key])
+            if end >= acknowledged:
+                markers.found(key)
+            elif end < offset or markers.are_lost(key, acknowledged=acknowledged, now_s=now_s):
+                checked.gone[key] = range(end, acknowledged)
+            else:
                 checked.unknown[key] = marker_missing(end)
     return checked

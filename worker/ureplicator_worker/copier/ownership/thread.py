@@ -23,6 +23,7 @@ import math
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -37,6 +38,7 @@ from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.ownership.joining import join
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
+from ureplicator_worker.copier.ownership.missing_markers import MissingMarkers
 from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.protocol import (
@@ -110,6 +112,7 @@ class Ownership:
         self.source_side = SourceSide(name=name, source=source, put=self.put, post=post)
         self._producer_ids = ProducerIds(target, post)
         self._renewals = Renewals()
+        self._markers = MissingMarkers()
         self._maps = MapCommits(map_log)
         self._gaps: dict[Partition, Locate] = {}
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
@@ -209,8 +212,16 @@ class Ownership:
                 self._commit(held, number)
             case Join():
                 joined: list[Joined] = []
+                request = partial(
+                    join,
+                    command,
+                    store=self._store,
+                    target=self._target,
+                    markers=self._markers,
+                    now_s=self._clock.monotonic_s(),
+                )
                 if self._order.state is OrderState.PROVEN and self._accepted(
-                    lambda: joined.append(join(command, store=self._store, target=self._target))
+                    lambda: joined.append(request())
                 ):
                     self._post(*joined)
             case Abort(producer):
@@ -261,6 +272,9 @@ class Ownership:
         if starting:
             with cluster_errors_named("target"), self._target.within(COMMAND_S):
                 target = read_target(starting, stored, self._target)
+            now_s = self._clock.monotonic_s()
+            unmarked = self._markers.lost_at_start(stored, target.ends, now_s)
+            target = replace(target, unmarked=unmarked)
             number = self._order.search(starting)
             self.source_side.request(FindStarts(number, starting, stored, target))
 
