@@ -96,8 +96,8 @@ class TopicAdmin(Protocol):
         """These topics. Missing in the result are only those that the cluster reports as unknown."""
         ...
 
-    def configs(self, topic: str) -> Mapping[str, str]:
-        """Settings of the topic itself, without defaults."""
+    def settings_of(self, topic: str) -> Mapping[str, TopicSetting]:
+        """Settings of one topic, its own and the brokers' defaults."""
         ...
 
     def effective_configs(

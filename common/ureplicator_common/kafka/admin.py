@@ -98,8 +98,8 @@ class ConfluentTopicAdmin:
         self._descriptions: SharedRequests[str, str, TopicDescription | KafkaError] = (
             SharedRequests(self._describe, max_size=MAX_DESCRIBED_TOGETHER)
         )
-        self._config_reads: SharedRequests[str, str, Mapping[str, str]] = SharedRequests(
-            lambda topics: _own_settings(self.settings(topics, timeout_s=timeout_s)),
+        self._config_reads: SharedRequests[str, str, Mapping[str, TopicSetting]] = SharedRequests(
+            lambda topics: _settings_or_error(self.settings(topics, timeout_s=timeout_s)),
             max_size=MAX_DESCRIBED_TOGETHER,
         )
         self._clients = _Clients(
@@ -126,7 +126,7 @@ class ConfluentTopicAdmin:
             if isinstance(described, KafkaError) or not described.is_internal
         }
 
-    def configs(self, topic: str) -> Mapping[str, str]:
+    def settings_of(self, topic: str) -> Mapping[str, TopicSetting]:
         return self._config_reads.perform(topic, topic) or {}
 
     def effective_configs(
@@ -384,16 +384,11 @@ def _is_whole(described: TopicDescription | KafkaError, partitions: int) -> bool
     )
 
 
-def _own_settings(
+def _settings_or_error(
     found: Mapping[str, Mapping[str, TopicSetting] | OperatingError],
-) -> dict[str, Mapping[str, str] | Exception]:
-    """Settings of each topic itself, without defaults, or its error."""
-    return {
-        topic: settings
-        if isinstance(settings, OperatingError)
-        else {name: each.value for name, each in sorted(settings.items()) if each.is_own}
-        for topic, settings in found.items()
-    }
+) -> dict[str, Mapping[str, TopicSetting] | Exception]:
+    """As given, in the type of shared requests."""
+    return {**found}
 
 
 def _info(described: TopicDescription | KafkaError) -> TopicInfo:

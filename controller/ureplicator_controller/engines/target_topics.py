@@ -2,11 +2,13 @@
 
 **Settings of a target topic.** The partition count of the source, since a record keeps its partition
 number. Replicas as the route is configured, by default as many as the target's brokers have it, since the
-clusters differ. And of the settings
-that were set on the source topic only those that decide which records are accepted and how long they
-are kept: with a smaller message limit the copy would stop, with a longer retention the target would
-hold records that the owner wanted deleted. All other settings (segment sizes, replica placement) are
-left to the operator of the target.
+clusters differ. And those settings that decide which records are accepted, which time they have and how
+long they are kept, with the values that are in force at the source, its brokers' defaults included: a target
+whose brokers keep an hour would lose what the source keeps. All other settings (segment sizes, replica
+placement) are left to the operator of the target.
+
+Records keep their time: `message.timestamp.type` is `CreateTime` whatever either side has by default. The
+copier writes the times that the brokers of the source stamped as times of creation.
 
 And no limits for timestamps. What the source accepted, the target accepts: records of any age, and of
 clocks that are ahead. Brokers of 4.0 and later refuse by default what is over an hour ahead.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
@@ -24,13 +27,13 @@ from ureplicator_common.kafka import (
     TopicAdmin,
     TopicAlreadyExists,
     TopicRefused,
+    TopicSetting,
 )
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 
-COPIED_CONFIGS = frozenset(
+COPIED_SETTINGS = frozenset(
     {
         "cleanup.policy",
-        "max.message.bytes",
         "retention.ms",
         "retention.bytes",
         "delete.retention.ms",
@@ -38,6 +41,14 @@ COPIED_CONFIGS = frozenset(
         "max.compaction.lag.ms",
     }
 )
+"""Taken over as they are in force at the source."""
+SIZE_LIMIT = "max.message.bytes"
+USUAL_SIZE_LIMIT = 1_048_588
+"""Kafka's default (1 MiB and the header of a batch). A source with no more leaves the limit to the target's
+brokers, so that raising it there raises it for all their topics."""
+RECORD_TIME = {"message.timestamp.type": "CreateTime"}
+COMPRESSIONS: Sequence[Mapping[str, str]] = ({"compression.type": "producer"}, {})
+"""Batches are stored as they are sent, unless a cluster with a policy for topics refuses the setting."""
 TIMESTAMP_LIMITS: Sequence[Mapping[str, str]] = (
     {
         "message.timestamp.before.max.ms": str(NO_LIMIT_MS),
@@ -61,9 +72,13 @@ class TargetTopic:
     is_created: bool
 
 
-def target_configs(source_configs: Mapping[str, str]) -> dict[str, str]:
-    """Settings of the source topic that its target topic is created with."""
-    return {name: text for name, text in source_configs.items() if name in COPIED_CONFIGS}
+def target_configs(source: Mapping[str, TopicSetting]) -> dict[str, str]:
+    """Settings that a target topic is created with, by those in force at the source."""
+    copied = {name: each.value for name, each in source.items() if name in COPIED_SETTINGS}
+    limit = source.get(SIZE_LIMIT)
+    if limit is not None and (limit.is_own or int(limit.value) > USUAL_SIZE_LIMIT):
+        copied[SIZE_LIMIT] = limit.value
+    return {**copied, **RECORD_TIME}
 
 
 def ensure_target(
@@ -95,7 +110,7 @@ def ensure_target(
                 target,
                 topic,
                 partitions=max(wanted, source_partitions),
-                configs=target_configs(source.configs(source_topic)),
+                configs=target_configs(source.settings_of(source_topic)),
                 replication_factor=replication_factor,
             )
             return TargetTopic(created_id, True)
@@ -125,12 +140,12 @@ def _create(
 ) -> str:
     """The id of the created topic. Raises ClusterUnavailable, TopicAlreadyExists, TopicRefused."""
     refused: TopicRefused | None = None
-    for limits in TIMESTAMP_LIMITS:
+    for limits, compression in product(TIMESTAMP_LIMITS, COMPRESSIONS):
         try:
             return target.create_topic(
                 topic,
                 partitions=partitions,
-                configs={**configs, **limits},
+                configs={**configs, **limits, **compression},
                 replication_factor=replication_factor,
             )
         except TopicRefused as error:

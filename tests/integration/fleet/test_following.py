@@ -12,6 +12,7 @@ from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.kafka.clients import own_settings
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
@@ -73,7 +74,7 @@ def test_the_next_leader_goes_on_and_removes_what_the_last_one_added(
     ):
 
         def retention() -> str:
-            return topics.configs(f"copy.{topic}").get("retention.ms", "")
+            return own_settings(topics.settings_of(f"copy.{topic}")).get("retention.ms", "")
 
         def configure(settings: Mapping[str, str | None]) -> None:
             assert topics.alter_settings({topic: settings}) == {}

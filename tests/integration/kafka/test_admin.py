@@ -15,6 +15,7 @@ from ureplicator_common.kafka import (
 )
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_controller.core.topics.record_limits import limit_findings
+from ureplicator_testkit.kafka.clients import own_settings
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import eventually
@@ -43,7 +44,7 @@ def test_a_created_topic_is_visible_at_once(admin: ConfluentTopicAdmin) -> None:
     topic_id = admin.create_topic("made", partitions=3, configs=configs)
     assert len(topic_id) == 22
     assert admin.topics()["made"] == TopicInfo(3, topic_id)
-    assert admin.configs("made") == configs
+    assert own_settings(admin.settings_of("made")) == configs
 
 
 def test_topics_that_are_created_at_once_are_visible_or_refused_each(
@@ -113,7 +114,7 @@ def test_internal_topics_are_not_listed(cluster: KafkaCluster, admin: ConfluentT
 
 def test_describing_an_unknown_topic_does_not_create_it(admin: ConfluentTopicAdmin) -> None:
     with pytest.raises(ClusterUnavailable, match="Unknown topic"):
-        admin.configs("unknown")
+        admin.settings_of("unknown")
     with pytest.raises(TopicRefused, match="Unknown topic"):
         admin.grow_topic("unknown", partitions=2)
     assert "unknown" not in admin.topics()
@@ -182,7 +183,7 @@ def test_no_broker_reachable(capfd: pytest.CaptureFixture[str]) -> None:
     admin = ConfluentTopicAdmin({"bootstrap.servers": f"127.0.0.1:{claim.port}"}, timeout_s=0.5)
     for call in (
         admin.topics,
-        lambda: admin.configs("t"),
+        lambda: admin.settings_of("t"),
         lambda: admin.effective_configs(["t"], timeout_s=0.5),
         lambda: admin.create_topic("t", partitions=1, configs={}),
         lambda: admin.grow_topic("t", partitions=1),

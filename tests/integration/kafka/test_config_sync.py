@@ -20,6 +20,7 @@ from ureplicator_controller.engines.following.configs import ConfigWork
 from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.memory_reports import MemoryReports
+from ureplicator_testkit.kafka.clients import own_settings
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
@@ -98,7 +99,9 @@ def test_defaults_of_the_source_take_the_place_of_the_targets_own(
 def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[str, str]) -> None:
     """Wait for the broker to answer with these settings, some time after the controller took them."""
     eventually(
-        lambda: admin.configs(topic) == expected, 20, f"the settings of {topic} are {expected}"
+        lambda: own_settings(admin.settings_of(topic)) == expected,
+        20,
+        f"the settings of {topic} are {expected}",
     )
 
 
@@ -143,5 +146,5 @@ def test_refused_changes_of_a_topic_are_its_own(
     assert sorted(refused) == [topic, f"{topic}-3"]
     assert all(isinstance(error, TopicRefused) for error in refused.values())
     wait_for_settings(target, f"{topic}-2", {"retention.ms": "6000"})
-    assert target.configs(topic) == {}
+    assert own_settings(target.settings_of(topic)) == {}
     assert target.alter_settings({}) == {}

@@ -6,8 +6,15 @@ ZooKeeper.
 
 import itertools
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
 
+import pytest
+
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import RouteSettings
+from ureplicator_controller.engines.target_topics import ensure_target
 from ureplicator_testkit.copier.driver import partitions_of
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import (
@@ -18,8 +25,22 @@ from ureplicator_testkit.records.topics import (
     read_all,
     sample_records,
 )
+from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.lifeline.messages import Grant
+
+STAMPING = {
+    "log.message.timestamp.type": "LogAppendTime",
+    "log.retention.ms": "3600000",
+    "log.retention.bytes": "1000",
+}
+
+
+@pytest.fixture(scope="module")
+def stamping_cluster() -> Iterator[KafkaCluster]:
+    """Its brokers change the time of records by default, and keep few."""
+    with KafkaCluster(name="stamping", properties=STAMPING) as cluster:
+        yield cluster
 
 
 def big(size: int, *, partition: int = 0) -> NewRecord:
@@ -101,6 +122,45 @@ def test_times_stamped_by_the_source_broker_are_kept(lane: RealLane) -> None:
     target = lane.copied()[0]
     assert [record.timestamp for record in target] == [record.timestamp for record in source]
     assert min(record.timestamp for record in target) > 5
+
+
+@pytest.mark.parametrize("stamps", [False, True], ids=["times of producers", "times of brokers"])
+def test_a_target_whose_brokers_stamp_records_and_keep_them_for_an_hour_gets_them_as_they_are(
+    source_cluster: KafkaCluster,
+    stamping_cluster: KafkaCluster,
+    topic: str,
+    fleet: str,
+    tmp_path: Path,
+    stamps: bool,
+) -> None:
+    """Its topic is made with what is in force at the source: brokers delete by time what is older."""
+    lane = RealLane(source_cluster, stamping_cluster, topic, fleet, tmp_path)
+    with ExitStack() as opened:
+        opened.callback(lane.close)
+        source, target = (
+            opened.enter_context(closing(ConfluentTopicAdmin({"bootstrap.servers": servers})))
+            for servers in (source_cluster.bootstrap, stamping_cluster.bootstrap)
+        )
+        kind = "LogAppendTime" if stamps else "CreateTime"
+        lane.make_source(1, {"message.timestamp.type": kind, "retention.ms": "-1"})
+        ensure_target(
+            topic,
+            wanted=1,
+            source_topic=topic,
+            source_partitions=1,
+            source=source,
+            target=target,
+            replication_factor=1,
+        )
+        found = {name: each.value for name, each in target.settings_of(topic).items()}
+        assert (found["retention.ms"], found["retention.bytes"]) == ("-1", "-1")
+        assert found["message.timestamp.type"] == "CreateTime"
+        lane.fill([NewRecord(b"%d" % index, timestamp=1_700_000_000_000) for index in range(10)])
+        driver = lane.start(1)
+        driver.wait_caught_up()
+        driver.stop()
+        times = [record.timestamp for record in read_all(source_cluster.bootstrap, topic)[0]]
+        assert [record.timestamp for record in lane.copied()[0]] == times
 
 
 def test_deleted_records_do_not_come_back_with_the_rest_of_their_batch(lane: RealLane) -> None:

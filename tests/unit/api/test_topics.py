@@ -113,6 +113,8 @@ def test_the_target_gets_the_settings_that_decide_about_records(rest: RestFixtur
         "cleanup.policy": "compact",
         "max.message.bytes": "9",
         "retention.ms": "1",
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": str(NO_LIMIT_MS),
         "message.timestamp.after.max.ms": str(NO_LIMIT_MS),
     }
@@ -130,9 +132,9 @@ def test_a_target_that_refuses_limits_for_timestamps(
 ) -> None:
     """Brokers before 3.6 have one limit under another name; a policy for topics may forbid any."""
     rest.source.put("aged", 3, configs={"retention.ms": "1"})
-    rest.target.known_configs = {"retention.ms", known}
+    rest.target.known_configs = {"retention.ms", "message.timestamp.type", known}
     assert rest.call("POST", "/topics/aged").status_code == 201
-    assert set(rest.target.configs("aged")) == {"retention.ms", *set_}
+    assert set(rest.target.configs("aged")) == {"retention.ms", "message.timestamp.type", *set_}
     assert rest.target.topics()["aged"].partitions == 3
 
 

@@ -11,11 +11,16 @@ partition. The settings that decide, as a broker describes them with its default
   not exist (before 3.6).
 * `message.timestamp.type`: a target that stamps records itself applies no limit to their time.
 * `max.message.bytes`: of a batch. Too strict if it is lower than at the source.
+
+And what changes or deletes records that were copied:
+
+* `message.timestamp.type`: a target that stamps records itself replaces their time.
+* `retention.ms`, `retention.bytes`: shorter than at the source, where the target deletes by age or size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 NO_LIMIT_MS = 2**63 - 1
@@ -48,7 +53,32 @@ def limit_findings(target_topic: str, *, source: Settings, target: Settings) -> 
         find(
             _limit(target, "max.message.bytes"), int(source["max.message.bytes"]), "larger batches"
         )
-    return tuple(found.values())
+    return (*found.values(), *_changed_records(target_topic, source, target))
+
+
+def _changed_records(target_topic: str, source: Settings, target: Settings) -> Iterator[str]:
+    """Sentences for what the target does to records that it took."""
+    name = f"target topic {target_topic}"
+    if _stamps(target):
+        yield (
+            f"{name}: message.timestamp.type is LogAppendTime, it replaces the time of records"
+            " (set it to CreateTime)"
+        )
+    for setting in ("retention.ms", "retention.bytes"):
+        kept = _retention(source, setting)
+        if _retention(target, setting) < kept:
+            wanted = -1 if kept == NO_LIMIT_MS else kept
+            yield (
+                f"{name}: {setting} is {target[setting]}, it deletes records that the source keeps"
+                f" (set it to {wanted})"
+            )
+
+
+def _retention(settings: Settings, setting: str) -> int:
+    """Limit of age or size; none where nothing is deleted by it."""
+    limit = int(settings.get(setting, -1))
+    deletes = "delete" in settings.get("cleanup.policy", "delete")
+    return limit if deletes and limit >= 0 else NO_LIMIT_MS
 
 
 def _stamps(settings: Settings) -> bool:

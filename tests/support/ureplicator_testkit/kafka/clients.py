@@ -132,6 +132,11 @@ class _CanFail:
             raise self._failure
 
 
+def own_settings(settings: Mapping[str, TopicSetting]) -> dict[str, str]:
+    """Settings of a topic itself, without defaults."""
+    return {name: each.value for name, each in sorted(settings.items()) if each.is_own}
+
+
 class MemoryTopicAdmin(_CanFail):
     """`TopicAdmin` of a cluster.
 
@@ -183,8 +188,15 @@ class MemoryTopicAdmin(_CanFail):
         return self.model.topic_ids[topic]
 
     def configs(self, topic: str) -> Mapping[str, str]:
+        return own_settings(self.settings_of(topic))
+
+    def settings_of(self, topic: str) -> Mapping[str, TopicSetting]:
         self._request()
-        return dict(self._configs.get(topic, {}))
+        own = self._configs.get(topic, {})
+        return {
+            name: TopicSetting(value, name in own)
+            for name, value in {**self.defaults, **own}.items()
+        }
 
     def effective_configs(
         self, topics: Sequence[str], *, timeout_s: float

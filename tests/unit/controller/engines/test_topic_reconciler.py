@@ -133,7 +133,12 @@ def test_old_and_new_topics_are_whitelisted_and_their_targets_created() -> None:
     assert (old.partitions, old.initial_partitions) == (4, 4)
     assert (young.partitions, young.initial_partitions, young.source_topic_id) == (3, 0, "id-2")
     assert world.target.topics()["x-young"].partitions == 3
-    assert world.target.configs("x-old") == {"retention.ms": "7", **TIMESTAMP_LIMITS[0]}
+    assert world.target.configs("x-old") == {
+        "retention.ms": "7",
+        "compression.type": "producer",
+        "message.timestamp.type": "CreateTime",
+        **TIMESTAMP_LIMITS[0],
+    }
     world.poll()
     assert world.memory == RouteMemory(baseline={})
     assert world.intent("old") == replace(old, target_topic_id="id-2")

@@ -38,7 +38,6 @@ def settings(
         (settings(), settings(before=HOUR_MS), {BEFORE: NO_LIMIT_MS}),
         (settings(before=HOUR_MS), settings(before=HOUR_MS), {BEFORE: NO_LIMIT_MS}),
         (settings(stamped=True), settings(before=HOUR_MS), {BEFORE: NO_LIMIT_MS}),
-        (settings(), settings(HOUR_MS, HOUR_MS, stamped=True), {}),
         (settings(), settings(HOUR_MS, 7), {BEFORE: NO_LIMIT_MS, AFTER: NO_LIMIT_MS}),
         ({BOTH: str(NO_LIMIT_MS)}, {BOTH: str(HOUR_MS)}, {BOTH: NO_LIMIT_MS}),
         ({BOTH: str(HOUR_MS)}, settings(after=HOUR_MS), {}),
@@ -47,7 +46,6 @@ def settings(
         ({}, {}, {}),
         (settings(size=10), settings(size=9), {BYTES: 10}),
         (settings(size=9), settings(size=10), {}),
-        (settings(size=10), settings(size=9, stamped=True), {BYTES: 10}),
     ],
 )
 def test_settings_to_raise(
@@ -58,3 +56,41 @@ def test_settings_to_raise(
     for text, (setting, wanted) in zip(texts, found.items(), strict=True):
         assert text.startswith(f"target topic copy: {setting} is {target[setting]}, it refuses ")
         assert text.endswith(f" (set it to {wanted})")
+
+
+STAMPED = (
+    f"target topic copy: {TYPE} is LogAppendTime, it replaces the time of records"
+    " (set it to CreateTime)"
+)
+"""Finding of a target that stamps records itself."""
+
+
+def shorter(setting: str, value: int, wanted: int) -> str:
+    return (
+        f"target topic copy: {setting} is {value}, it deletes records that the source keeps"
+        f" (set it to {wanted})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "found"),
+    [
+        (settings(), settings(HOUR_MS, HOUR_MS, stamped=True), [STAMPED]),
+        (settings(stamped=True), settings(stamped=True), [STAMPED]),
+        ({"retention.ms": "-1"}, {"retention.ms": "7"}, [shorter("retention.ms", 7, -1)]),
+        ({"retention.ms": "9"}, {"retention.ms": "7"}, [shorter("retention.ms", 7, 9)]),
+        ({"retention.ms": "7"}, {"retention.ms": "9"}, []),
+        ({"retention.ms": "7"}, {"retention.ms": "-1"}, []),
+        ({"retention.bytes": "9"}, {"retention.bytes": "0"}, [shorter("retention.bytes", 0, 9)]),
+        ({"retention.ms": "9"}, {"retention.ms": "7", "cleanup.policy": "compact"}, []),
+        (
+            {"retention.ms": "7", "cleanup.policy": "compact"},
+            {"retention.ms": "7", "cleanup.policy": "compact,delete"},
+            [shorter("retention.ms", 7, -1)],
+        ),
+    ],
+)
+def test_targets_that_change_or_delete_what_they_took(
+    source: dict[str, str], target: dict[str, str], found: list[str]
+) -> None:
+    assert list(limit_findings("copy", source=source, target=target)) == found
