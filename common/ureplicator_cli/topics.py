@@ -16,6 +16,25 @@ _WARN_RETENTION_S = 3_600
 """Within this time before the source deletes the next record, the topic's table warns of it."""
 
 
+_TARGETS = {
+    "created": ", target topic created",
+    "existed": ", target topic existed",
+    "raised": ", target topic existed and got partitions",
+    "": "",
+}
+"""Texts for `target` of an added topic; controllers of other versions may not tell."""
+_raising = click.option(
+    "--raise-partitions",
+    is_flag=True,
+    help="Add partitions to a target topic that exists with fewer. It never gets fewer again.",
+)
+
+
+def _raised(raise_partitions: bool) -> dict[str, bool]:
+    """Field of the request for this flag."""
+    return {"raisePartitions": True} if raise_partitions else {}
+
+
 @click.group(cls=ListByDefault)
 def topics() -> None:
     """List, add, expand, pause and delete topics.
@@ -86,18 +105,27 @@ def show_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
 @click.option(
     "--partitions", type=int, metavar="COUNT", help="Copy only the first COUNT. Default: all."
 )
+@_raising
 @client_options
 @route_options
 def add_topic(
-    topic: str, partitions: int | None, url: str, as_json: bool, src: str, dst: str
+    topic: str,
+    partitions: int | None,
+    raise_partitions: bool,
+    url: str,
+    as_json: bool,
+    src: str,
+    dst: str,
 ) -> None:
     """Whitelist a topic.
 
     It is created on the target if it does not exist there.
     """
-    body = {"topic": topic} | ({} if partitions is None else {"numPartitions": partitions})
+    body: dict[str, Any] = {"topic": topic} | _raised(raise_partitions)
+    body |= {} if partitions is None else {"numPartitions": partitions}
     added = request("POST", url, "/topics", src=src, dst=dst, body=body)
-    confirm(added, as_json, "{topic}: copying {partitions} partitions on {route}")
+    target = _TARGETS[added.get("target", "")]
+    confirm(added, as_json, "{topic}: copying {partitions} partitions on {route}" + target)
     if not as_json:
         for warning in added.get("warnings", ()):
             warn(f"warning: {warning}")
@@ -106,14 +134,23 @@ def add_topic(
 @topics.command("expand")
 @click.argument("topic")
 @click.argument("partitions", type=int)
+@_raising
 @client_options
 @route_options
-def expand_topic(topic: str, partitions: int, url: str, as_json: bool, src: str, dst: str) -> None:
+def expand_topic(
+    topic: str,
+    partitions: int,
+    raise_partitions: bool,
+    url: str,
+    as_json: bool,
+    src: str,
+    dst: str,
+) -> None:
     """Copy more partitions of a topic.
 
     PARTITIONS is the new total. The target topic is expanded with it.
     """
-    body = {"topic": topic, "numPartitions": partitions}
+    body = {"topic": topic, "numPartitions": partitions} | _raised(raise_partitions)
     expanded = request("PUT", url, "/topics", src=src, dst=dst, body=body)
     confirm(expanded, as_json, "{topic}: copying {partitions} partitions on {route}")
 

@@ -29,6 +29,7 @@ from ureplicator_common.kafka import (
     TopicRefused,
     TopicSetting,
 )
+from ureplicator_controller.core.topics.partition_counts import may_raise, narrow_target
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 
 COPIED_SETTINGS = frozenset(
@@ -66,10 +67,11 @@ _MAX_ATTEMPTS = 3
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
     """A target topic that is there. `topic_id`: "" of brokers without topic ids; `is_created`: by this
-    process, and by nobody else."""
+    process, and by nobody else; `is_raised`: partitions were added."""
 
     topic_id: str
     is_created: bool
+    is_raised: bool = False
 
 
 def target_configs(source: Mapping[str, TopicSetting]) -> dict[str, str]:
@@ -90,8 +92,12 @@ def ensure_target(
     source: TopicAdmin,
     target: TopicAdmin,
     replication_factor: int,
+    known: TopicIntent | None = None,
+    raise_partitions: bool = False,
 ) -> TargetTopic:
-    """Create the target topic if it is missing, expand it if it has fewer partitions than `wanted`.
+    """Create the target topic if it is missing, expand it if it has fewer partitions than `wanted`, and may
+    be expanded (`core.topics.partition_counts`). `known`: the intent that the topic is copied by;
+    `raise_partitions`: operators request that it is expanded.
 
     Raises ClusterUnavailable and TopicRefused.
     """
@@ -102,10 +108,12 @@ def ensure_target(
             raise ClusterUnavailable(f"{topic}: {there.error}")
         if there is not None and there.partitions >= wanted:
             return TargetTopic(there.topic_id, False)
+        if there is not None and not raise_partitions and not may_raise(known, there):
+            raise TopicRefused(narrow_target(topic, there, wanted))
         try:
             if there is not None:
                 target.grow_topic(topic, partitions=wanted)
-                return TargetTopic(there.topic_id, False)
+                return TargetTopic(there.topic_id, False, is_raised=True)
             created_id = _create(
                 target,
                 topic,

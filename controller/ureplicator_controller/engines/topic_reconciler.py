@@ -197,6 +197,7 @@ class TopicReconciler:
             replication_factor=next(
                 each.replication_factor for each in self._rules if each.route == route
             ),
+            known=change.known,
         )
 
     def _fail(self, change: IntentChange, why: str) -> None:

@@ -260,6 +260,23 @@ def test_what_is_deleted_by_hand_stays_away_until_it_is_added_by_hand(world: Wor
     assert world.fleet.call("POST", gone).status_code == 201
 
 
+def test_a_target_topic_of_others_gets_partitions_on_request_only(world: World) -> None:
+    """Then it belongs to the copy, and grows with its source."""
+    topic = f"{MINE}-narrow"
+    create_topic(world.source.bootstrap, topic, partitions=4)
+    create_topic(world.target.bootstrap, f"s.{topic}", partitions=1)
+    path = f"/topics/{topic}{world.there}"
+    refused = world.fleet.call("POST", path)
+    assert refused.status_code == 409, refused.text
+    assert "exists with 1 partitions, not 4" in refused.json()["detail"]
+    assert len(read_all(world.target.bootstrap, f"s.{topic}")) == 1
+    added = world.fleet.call("POST", path, json={"raisePartitions": True})
+    assert (added.status_code, added.json()["target"]) == (201, "raised")
+    add_partitions(world.source.bootstrap, topic, 6)
+    world.fleet.wait_online(topic, 6)
+    assert len(read_all(world.target.bootstrap, f"s.{topic}")) == 6
+
+
 Recreate = Callable[[World, str], None]
 
 

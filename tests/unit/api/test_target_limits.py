@@ -1,4 +1,4 @@
-"""Warnings about target topics that are stricter than their source, at whitelisting and later."""
+"""Target topics that exist: warned of where they are stricter than their source, and not expanded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import TopicState
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
-from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 AFTER = "message.timestamp.after.max.ms"
 WARNING = (
@@ -135,3 +135,71 @@ def test_a_scrape_reads_no_settings(rest: RestFixture) -> None:
         cluster.configs_failure = AssertionError("not to be read")
     response = rest.call("GET", "/metrics")
     assert 'ureplicator_source_up{route="source.target"} 1.0' in response.text
+
+
+# --- Partition counts
+
+
+NARROW = "target topic orders exists with 2 partitions, not 4."
+RAISED = {"raisePartitions": True}
+
+
+def test_a_smaller_target_is_refused_unless_asked_and_a_wider_one_kept(rest: RestFixture) -> None:
+    rest.target.put("orders", 2)
+    rest.target.put("quiet", 9)
+    assert NARROW in problem_of(rest.call("POST", "/topics/orders"), 409)["detail"]
+    assert rest.intent("orders") is None
+    assert rest.target.topics()["orders"].partitions == 2
+    assert rest.call("POST", "/topics/quiet").get_json()["target"] == "existed"
+    assert rest.target.topics()["quiet"].partitions == 9
+    assert rest.call("POST", "/topics/orders", json=RAISED).get_json()["target"] == "raised"
+    assert rest.target.topics()["orders"].partitions == 4
+
+
+def test_what_the_copy_itself_made_grows_with_the_source(rest: RestFixture) -> None:
+    assert rest.call("POST", "/topics/orders").get_json()["target"] == "created"
+    rest.source.grow_topic("orders", partitions=6)
+    body = {"numPartitions": 6}
+    assert rest.call("PUT", "/topics/orders", json=body).status_code == 200
+    assert rest.target.topics()["orders"].partitions == 6
+
+
+def test_a_found_target_with_all_partitions_grows_with_the_source(rest: RestFixture) -> None:
+    rest.target.put("orders", 4)
+    rest.call("POST", "/topics/orders")
+    rest.source.grow_topic("orders", partitions=6)
+    assert rest.call("PUT", "/topics/orders", json={"numPartitions": 6}).status_code == 200
+    assert rest.target.topics()["orders"].partitions == 6
+
+
+def test_a_found_target_of_fewer_partitions_is_expanded_on_request_only(rest: RestFixture) -> None:
+    rest.target.put("orders", 2)
+    rest.call("POST", "/topics/orders", json={"numPartitions": 2})
+    body = {"numPartitions": 4}
+    assert NARROW in problem_of(rest.call("PUT", "/topics/orders", json=body), 409)["detail"]
+    assert rest.call("PUT", "/topics/orders", json=body | RAISED).status_code == 200
+    assert rest.target.topics()["orders"].partitions == 4
+
+
+@pytest.mark.parametrize("dry_run", ["true", "false"])
+def test_an_import_raises_no_partitions(rest: RestFixture, dry_run: str) -> None:
+    rest.target.put("orders", 2)
+    body = {"partitions": 4, "initialPartitions": 4, "state": "active"}
+    response = rest.call("PUT", f"/import/topics/orders?dry_run={dry_run}", json=body)
+    assert NARROW in problem_of(response, 409)["detail"]
+    body = {"topics": {"orders": {}}}
+    outcome = rest.call("PUT", f"/import/topics?dry_run={dry_run}", json=body).get_json()
+    assert NARROW in outcome["topics"][0]["problem"]["detail"]
+    assert rest.target.topics()["orders"].partitions == 2
+
+
+def test_a_target_that_another_writer_creates_meanwhile_with_fewer_partitions(
+    rest: RestFixture,
+) -> None:
+    def faster(call: str, topic: str) -> None:
+        rest.target.before = lambda call, topic: None
+        rest.target.put(topic, 2)
+
+    rest.target.before = faster
+    assert NARROW in problem_of(rest.call("POST", "/topics/orders"), 409)["detail"]
+    assert rest.target.topics()["orders"].partitions == 2

@@ -48,7 +48,8 @@ def test_adding_creates_the_target_and_the_intent(rest: RestFixture, count: Any)
     body = {"topic": "orders"} | ({} if count is None else {"numPartitions": count})
     response = rest.call("POST", "/topics", json=body)
     assert response.status_code == 201
-    assert response.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
+    shown = {"topic": "orders", "route": "source.target", "partitions": 4, "target": "created"}
+    assert response.get_json() == shown
     intent = rest.intent("orders")
     assert intent is not None
     assert (intent.partitions, intent.initial_partitions) == (4, 4)
@@ -136,25 +137,6 @@ def test_a_target_that_refuses_limits_for_timestamps(
     assert rest.call("POST", "/topics/aged").status_code == 201
     assert set(rest.target.configs("aged")) == {"retention.ms", "message.timestamp.type", *set_}
     assert rest.target.topics()["aged"].partitions == 3
-
-
-def test_a_smaller_target_is_expanded_and_a_wider_one_kept(rest: RestFixture) -> None:
-    rest.target.put("orders", 2)
-    rest.target.put("quiet", 9)
-    assert rest.call("POST", "/topics/orders").status_code == 201
-    assert rest.call("POST", "/topics/quiet").status_code == 201
-    assert rest.target.topics()["orders"].partitions == 4
-    assert rest.target.topics()["quiet"].partitions == 9
-
-
-def test_the_target_is_created_concurrently(rest: RestFixture) -> None:
-    def faster(call: str, topic: str) -> None:
-        rest.target.before = lambda call, topic: None
-        rest.target.put(topic, 1)
-
-    rest.target.before = faster
-    assert rest.call("POST", "/topics/orders").status_code == 201
-    assert rest.target.topics()["orders"].partitions == 4
 
 
 def test_the_target_refuses(rest: RestFixture) -> None:
@@ -305,14 +287,14 @@ def test_a_misspelt_parameter(rest: RestFixture) -> None:
 @pytest.mark.parametrize("path", ["/topics", "/topics/orders"])
 def test_expanding_expands_the_target_first(rest: RestFixture, path: str) -> None:
     rest.call("POST", "/topics", json={"topic": "orders", "numPartitions": 2})
-    rest.target.put("orders", 2)
-    response = rest.call("PUT", path, json={"topic": "orders", "numPartitions": "4"})
+    rest.source.grow_topic("orders", partitions=6)
+    response = rest.call("PUT", path, json={"topic": "orders", "numPartitions": "6"})
     assert response.status_code == 200
-    assert response.get_json() == {"topic": "orders", "route": "source.target", "partitions": 4}
+    assert response.get_json() == {"topic": "orders", "route": "source.target", "partitions": 6}
     intent = rest.intent("orders")
     assert intent is not None
-    assert (intent.partitions, intent.initial_partitions) == (4, 2)
-    assert rest.target.topics()["orders"].partitions == 4
+    assert (intent.partitions, intent.initial_partitions) == (6, 2)
+    assert rest.target.topics()["orders"].partitions == 6
 
 
 def test_expanding_to_the_present_number_changes_nothing(rest: RestFixture) -> None:

@@ -60,6 +60,7 @@ from ureplicator_controller.core.state.exclusions import effective_state, partit
 from ureplicator_controller.core.state.external_view import ideal_entry
 from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatches
 from ureplicator_controller.core.state.selection import selected_topics
+from ureplicator_controller.engines.target_topics import TargetTopic
 
 
 def blueprint(
@@ -138,6 +139,12 @@ def _route_to_delete_on(
     return key.route
 
 
+def _outcome(target: TargetTopic) -> str:
+    if target.is_created:
+        return "created"
+    return "raised" if target.is_raised else "existed"
+
+
 def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:
     declared = write_responses(TopicAdded, 404, 409, status=201)
 
@@ -147,7 +154,7 @@ def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicSer
     def add_topic(query: RouteQuery, body: AddTopicBody, header: IfMatchHeader) -> JsonResult:
         """Whitelist a topic: copy all of its partitions, or the given number. The target topic is created
         if it is missing."""
-        return added(query, body.topic, body.num_partitions, header)
+        return added(query, body.topic, body, header)
 
     @api.post("/topics/<path:topic>", responses=declared)
     @operator
@@ -156,15 +163,25 @@ def _add_whitelisting(api: APIBlueprint, *, settings: Settings, topics: TopicSer
         path: TopicPath, query: RouteQuery, body: AddNamedTopicBody, header: IfMatchHeader
     ) -> JsonResult:
         """Whitelist the topic in the path."""
-        return added(query, _named(path.topic, body.topic), body.num_partitions, header)
+        return added(query, _named(path.topic, body.topic), body, header)
 
     def added(
-        query: RouteQuery, topic: str, partitions: int | None, header: IfMatchHeader
+        query: RouteQuery,
+        topic: str,
+        body: AddTopicBody | AddNamedTopicBody,
+        header: IfMatchHeader,
     ) -> JsonResult:
         config = chosen_route(settings, query)
-        intent = topics.add(config, topic, partitions, header.condition)
+        intent, target = topics.add(
+            config,
+            topic,
+            body.num_partitions,
+            header.condition,
+            raise_partitions=body.raise_partitions,
+        )
         warnings = topics.limit_warnings(config, topic, intent)
-        shown = _changed(config.route, topic, intent) | ({"warnings": warnings} if warnings else {})
+        shown = _changed(config.route, topic, intent) | {"target": _outcome(target)}
+        shown |= {"warnings": warnings} if warnings else {}
         location = url_for(".show_topic", topic=topic, src=config.source, dst=config.target)
         return shown, 201, {"Location": location}
 
@@ -177,7 +194,7 @@ def _add_expanding(api: APIBlueprint, *, settings: Settings, topics: TopicServic
     @asks_kafka
     def expand_topic(query: RouteQuery, body: ExpandTopicBody, header: IfMatchHeader) -> JsonResult:
         """Copy more partitions after the source topic was expanded."""
-        return expanded(query, body.topic, body.num_partitions, header)
+        return expanded(query, body.topic, body, header)
 
     @api.put("/topics/<path:topic>", responses=declared)
     @operator
@@ -186,13 +203,22 @@ def _add_expanding(api: APIBlueprint, *, settings: Settings, topics: TopicServic
         path: TopicPath, query: RouteQuery, body: ExpandNamedTopicBody, header: IfMatchHeader
     ) -> JsonResult:
         """Copy more partitions of the topic in the path."""
-        return expanded(query, _named(path.topic, body.topic), body.num_partitions, header)
+        return expanded(query, _named(path.topic, body.topic), body, header)
 
     def expanded(
-        query: RouteQuery, topic: str, partitions: int, header: IfMatchHeader
+        query: RouteQuery,
+        topic: str,
+        body: ExpandTopicBody | ExpandNamedTopicBody,
+        header: IfMatchHeader,
     ) -> JsonResult:
         config = chosen_route(settings, query)
-        intent = topics.expand(config, topic, partitions, header.condition)
+        intent = topics.expand(
+            config,
+            topic,
+            body.num_partitions,
+            header.condition,
+            raise_partitions=body.raise_partitions,
+        )
         return _changed(config.route, topic, intent)
 
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import ClusterUnavailable, TopicInfo, TopicRefused
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.http.models.requests import TopicPath
 from ureplicator_controller.api.http.problems import conflict, not_found
@@ -17,6 +18,7 @@ from ureplicator_controller.api.services.topic_checks import target_conflict
 from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.loops import copies_by_target, origins
+from ureplicator_controller.core.topics.partition_counts import may_raise, narrow_target
 from ureplicator_controller.engines.claims.between_fleets import ClaimRefused, FleetClaims
 from ureplicator_controller.engines.target_limits import (
     TOPIC_TIMEOUT_S,
@@ -99,11 +101,20 @@ class TopicClusters:
         return info
 
     def ensure_target(
-        self, key: TopicKey, target_topic: str, *, wanted: int, source: TopicInfo, giver: str = ""
+        self,
+        key: TopicKey,
+        target_topic: str,
+        *,
+        wanted: int,
+        source: TopicInfo,
+        known: TopicIntent | None = None,
+        raise_partitions: bool = False,
+        giver: str = "",
     ) -> TargetTopic:
-        """Claim the target topic; create it, or expand it to `wanted` partitions.
+        """Claim the target topic; create it, or expand it to `wanted` partitions, if it may be.
 
-        `giver`: a fleet that gives the target topic up.
+        `known`, `raise_partitions`: as of the function of this name. `giver`: a fleet that gives the target
+        topic up.
         """
         with _refused_as_conflict():
             self._claims.take(key, target_topic, giver=giver)
@@ -115,14 +126,26 @@ class TopicClusters:
             source=self._clusters[key.route.source].admin(),
             target=self._clusters[key.route.target].admin(),
             replication_factor=self._replication[key.route],
+            known=known,
+            raise_partitions=raise_partitions,
         )
 
-    def planned_target(self, key: TopicKey, target_topic: str, *, giver: str = "") -> TargetTopic:
+    def planned_target(
+        self,
+        key: TopicKey,
+        target_topic: str,
+        *,
+        wanted: int,
+        known: TopicIntent | None,
+        giver: str = "",
+    ) -> TargetTopic:
         """Target topic that `ensure_target` would return, without an id if it would be created. Nothing is
-        written."""
+        written. Raises TopicRefused."""
         with _refused_as_conflict():
             self._claims.check(key, target_topic, giver=giver)
         found = self._clusters[key.route.target].admin().find([target_topic]).get(target_topic)
+        if found and found.partitions < wanted and not may_raise(known, found):
+            raise TopicRefused(narrow_target(target_topic, found, wanted))
         return TargetTopic(found.topic_id if found else "", is_created=found is None)
 
     def all_limit_warnings(

@@ -33,7 +33,7 @@ from ureplicator_controller.api.services.topic_checks import (
 from ureplicator_controller.api.services.topic_clusters import TopicClusters
 from ureplicator_controller.core.topics.reconcile import held_topics
 from ureplicator_controller.core.topics.topic_ids import adopt_topics
-from ureplicator_controller.engines.target_topics import with_target
+from ureplicator_controller.engines.target_topics import TargetTopic, with_target
 
 
 class TopicService:
@@ -61,8 +61,11 @@ class TopicService:
         topic: str,
         partitions: int | None,
         condition: Precondition = ALWAYS,
-    ) -> TopicIntent:
-        """Whitelist a topic; None: with all partitions of the source."""
+        *,
+        raise_partitions: bool = False,
+    ) -> tuple[TopicIntent, TargetTopic]:
+        """Whitelist a topic; None: with all partitions of the source. `raise_partitions`: a target topic that
+        exists with fewer gets as many."""
         key = TopicKey(config.route, topic)
         require_absent(key, self._intents.find(key))
         if condition.must_exist:
@@ -71,7 +74,9 @@ class TopicService:
         wanted = source.partitions if partitions is None else partitions
         check_partition_count(source, wanted)
         target_topic = self._clusters.target_topic(config, topic)
-        target = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
+        target = self._clusters.ensure_target(
+            key, target_topic, wanted=wanted, source=source, raise_partitions=raise_partitions
+        )
         intent = TopicIntent(
             partitions=wanted,
             initial_partitions=wanted,
@@ -84,7 +89,7 @@ class TopicService:
             request_id=self._new_id(),
         )
         self._intents.create(key, intent)
-        return intent
+        return intent, target
 
     def limit_warnings(
         self, config: RouteConfig, topic: str, added: TopicIntent
@@ -94,9 +99,16 @@ class TopicService:
         return self._clusters.limit_warnings(key, added.target_topic)
 
     def expand(
-        self, config: RouteConfig, topic: str, partitions: int, condition: Precondition = ALWAYS
+        self,
+        config: RouteConfig,
+        topic: str,
+        partitions: int,
+        condition: Precondition = ALWAYS,
+        *,
+        raise_partitions: bool = False,
     ) -> TopicIntent:
-        """Copy more partitions of a whitelisted topic; the present number changes nothing."""
+        """Copy more partitions of a whitelisted topic; the present number changes nothing.
+        `raise_partitions`: as of `add`."""
         key = TopicKey(config.route, topic)
         before = require_not_shrinking(key, self._intents.find(key, condition), partitions)
         whole = before.whole
@@ -105,7 +117,14 @@ class TopicService:
             whole = partitions == source.partitions
             check_partition_count(source, partitions)
             target_topic = before.target_topic or topic
-            self._clusters.ensure_target(key, target_topic, wanted=partitions, source=source)
+            self._clusters.ensure_target(
+                key,
+                target_topic,
+                wanted=partitions,
+                source=source,
+                known=before,
+                raise_partitions=raise_partitions,
+            )
 
         def change(now: TopicIntent | None) -> TopicIntent:
             known = require_not_shrinking(key, now, partitions)
@@ -180,7 +199,9 @@ class TopicService:
         wanted = adopt_topics(stopped, source, "").partitions
         check_partition_count(source, wanted, field="topic")
         target_topic = stopped.target_topic or key.topic
-        target = self._clusters.ensure_target(key, target_topic, wanted=wanted, source=source)
+        target = self._clusters.ensure_target(
+            key, target_topic, wanted=wanted, source=source, known=stopped
+        )
 
         def change(now: TopicIntent) -> TopicIntent:
             adopted = adopt_topics(now, source, target.topic_id) if now.stopped else now

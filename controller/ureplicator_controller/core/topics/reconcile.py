@@ -60,6 +60,8 @@ Unconfirmed = Mapping[TopicKey, tuple[str, float]]
 class IntentChange:
     """An intent to write, after its target topic has `target_partitions` (0: not changed).
 
+    `known`: the intent before, where the target topic is changed.
+
     `version`: version of the intent that this was decided on; None: create it. `deleted_id`: id of the target
     topic, which is deleted before.
     """
@@ -71,6 +73,7 @@ class IntentChange:
     reason: str
     target_partitions: int = 0
     source_partitions: int = 0
+    known: TopicIntent | None = None
     deleted_id: str = ""
 
 
@@ -247,6 +250,7 @@ class _Reconciler:
             f"continues with the new topic {info.topic_id} (on_gap: {rules.settings.on_gap})",
             target_partitions=adopted.partitions,
             source_partitions=info.partitions,
+            known=intent,
         )
 
     def _expand(
@@ -274,6 +278,7 @@ class _Reconciler:
                 f"the source has {info.partitions} partitions, not {intent.partitions}",
                 target_partitions=info.partitions,
                 source_partitions=info.partitions,
+                known=intent,
             )
 
     def _is_refused_for_size(self, key: TopicKey, info: TopicInfo) -> bool:

@@ -37,7 +37,7 @@ WRITES: list[tuple[str, str, Any, str]] = [
 @pytest.fixture
 def working(rest: RestFixture) -> RestFixture:
     rest.put_intent("orders", TopicIntent(2, 2, TopicState.PAUSED, target_topic="orders"))
-    rest.target.put("orders", 2)
+    rest.target.put("orders", 4)
     rest.add_worker("w1")
     known = KnownWorker(2, draining=True)
     rest.put(rest.paths.worker_known(WorkerId("w1")), encode_known_worker(known))

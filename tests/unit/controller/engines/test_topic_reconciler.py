@@ -219,6 +219,18 @@ def test_an_expanded_source_expands_target_and_intent() -> None:
     assert world.target.topics()["t"].partitions == 5
 
 
+def test_a_target_topic_with_fewer_partitions_is_not_expanded_for_a_new_topic() -> None:
+    world = World()
+    world.poll()
+    world.target.put("x-t", 1)
+    world.source.put("t", 4)
+    world.poll()
+    world.poll()
+    assert world.intent("t") is None
+    assert world.target.topics()["x-t"].partitions == 1
+    assert "exists with 1 partitions, not 4" in world.memory.refused["t"]
+
+
 def test_a_failing_topic_is_logged_and_retried_and_blocks_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

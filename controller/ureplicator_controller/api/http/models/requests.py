@@ -351,6 +351,12 @@ class BlacklistBody(OptionalBody):
     opt: Option | None = Field(default=None, title=_OPTION_TITLE, description=_OPTION_HINT)
 
 
+_RAISED = "true: a target topic that exists with fewer partitions gets as many"
+RaisePartitions = Annotated[
+    bool, Strict(), Field(alias="raisePartitions", title="true or false", description=_RAISED)
+]
+
+
 class AddTopicBody(Body):
     topic: TopicName = Field(title=_TOPIC_TITLE, description=_TOPIC_HINT, examples=["orders"])
     num_partitions: Count | None = Field(
@@ -360,6 +366,7 @@ class AddTopicBody(Body):
         description=f"{_COUNT_HINT}; default: all of the source",
         examples=[4],
     )
+    raise_partitions: RaisePartitions = False
 
 
 class AddNamedTopicBody(OptionalBody):
@@ -371,6 +378,7 @@ class AddNamedTopicBody(OptionalBody):
         description=f"{_COUNT_HINT}; default: all of the source",
         examples=[4],
     )
+    raise_partitions: RaisePartitions = False
 
 
 class ExpandTopicBody(Body):
@@ -378,6 +386,7 @@ class ExpandTopicBody(Body):
     num_partitions: Count = Field(
         alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_HINT, examples=[4]
     )
+    raise_partitions: RaisePartitions = False
 
 
 class ExpandNamedTopicBody(Body):
@@ -385,6 +394,7 @@ class ExpandNamedTopicBody(Body):
     num_partitions: Count = Field(
         alias="numPartitions", title=_COUNT_TITLE, description=_COUNT_HINT, examples=[4]
     )
+    raise_partitions: RaisePartitions = False
 
 
 # --- Selection of routes

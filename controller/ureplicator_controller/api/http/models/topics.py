@@ -27,6 +27,9 @@ class TopicChanged(ResponseModel):
 
 
 class TopicAdded(TopicChanged):
+    target: Literal["created", "existed", "raised"] = Field(
+        description="the target topic was created, existed, or existed and got more partitions"
+    )
     warnings: list[str] | None = Field(
         None, description="settings of the target topic that refuse what the source accepts"
     )

@@ -158,7 +158,7 @@ class TopicImporter:
         made, _ = self._restored(key, before, wanted, picture)
         unlisted = unlist and bool(self._blacklist.remove(key))
         prepare = partial(
-            self._prepare_target, key, made.intent, source, dry_run=dry_run, giver=giver
+            self._prepare_target, key, made.intent, source, before, dry_run=dry_run, giver=giver
         )
         if before is not None:
             if made.intent.partitions > before.partitions:
@@ -181,6 +181,7 @@ class TopicImporter:
         key: TopicKey,
         wanted: TopicIntent,
         source: Callable[[], TopicInfo],
+        known: TopicIntent | None,
         *,
         dry_run: bool,
         giver: str,
@@ -190,9 +191,11 @@ class TopicImporter:
         check_partition_count(found, wanted.partitions, field="partitions")
         name = wanted.target_topic or key.topic
         if dry_run:
-            return self._clusters.planned_target(key, name, giver=giver)
+            return self._clusters.planned_target(
+                key, name, wanted=wanted.partitions, known=known, giver=giver
+            )
         return self._clusters.ensure_target(
-            key, name, wanted=wanted.partitions, source=found, giver=giver
+            key, name, wanted=wanted.partitions, source=found, known=known, giver=giver
         )
 
     def _restore_existing(
