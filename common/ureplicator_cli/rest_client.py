@@ -33,7 +33,14 @@ class RestFailure(Exception):
 
 
 def quoted(name: str) -> str:
-    """A name as one segment of a path."""
+    """A name as one segment of a path. Ends the process if it cannot be one: clients resolve `..`."""
+    if name in ("", ".", ".."):
+        fail(f"{name!r} is not a name")
+    return query_value(name)
+
+
+def query_value(name: str) -> str:
+    """A name as the value of a parameter in a URL."""
     return quote(name, safe="")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -23,6 +23,9 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--topics", default="", help="Source topics, by commas: all groups with offsets on them."
     )(command)
+    command = click.option(
+        "--group", multiple=True, help="A consumer group, whatever its name; may be repeated."
+    )(command)
     return click.option("--groups", default="", help="Consumer groups, by commas.")(command)
 
 
@@ -38,39 +41,39 @@ def failover() -> None:
 @selection_options
 @client_options
 @route_options
-def plan(groups: str, topics: str, back: bool, url: str, as_json: bool, src: str, dst: str) -> None:
+def plan(**options: Any) -> None:
     """Show where consumers would go on, and which offsets they would read again. Writes nothing."""
-    _request(groups, topics, url, as_json, src, dst, back=back, dry_run=True)
+    _request(**options, dry_run=True)
 
 
 @failover.command("apply")
 @selection_options
 @client_options
 @route_options
-def apply(
-    groups: str, topics: str, back: bool, url: str, as_json: bool, src: str, dst: str
-) -> None:
+def apply(**options: Any) -> None:
     """Write the offsets, and show where consumers go on.
 
     Exits with 1 if some group is not ready to go on at the other cluster.
     """
-    _request(groups, topics, url, as_json, src, dst, back=back, dry_run=False)
+    _request(**options, dry_run=False)
 
 
 def _request(
+    *,
+    group: Sequence[str],
     groups: str,
     topics: str,
+    back: bool,
     url: str,
     as_json: bool,
     src: str,
     dst: str,
-    *,
-    back: bool,
     dry_run: bool,
 ) -> None:
-    if bool(groups) is bool(topics):
-        raise click.UsageError("give either --groups or --topics")
-    body = {"groups": _names(groups)} if groups else {"topics": _names(topics)}
+    chosen = [*group, *_names(groups)]
+    if bool(chosen) is bool(topics):
+        raise click.UsageError("give either groups (--group, --groups) or --topics")
+    body = {"groups": chosen} if chosen else {"topics": _names(topics)}
     query = {"dry_run": "true" if dry_run else "", "back": "true" if back else ""}
     found = request("POST", url, "/failover", src=src, dst=dst, query=query, body=body)
     if as_json:

@@ -9,7 +9,7 @@ import click
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
 from ureplicator_cli.output import print_json, print_table, sync_text
-from ureplicator_cli.rest_client import quoted, request
+from ureplicator_cli.rest_client import query_value, request
 
 HEADS = (
     "topic",
@@ -51,7 +51,7 @@ def list_groups(url: str, as_json: bool, src: str, dst: str) -> None:
 @route_options
 def show_group(group: str, url: str, as_json: bool, src: str, dst: str) -> None:
     """Show the offsets of GROUP at both ends, and why one is not synced."""
-    body = request("GET", url, f"/groups/{quoted(group)}", src=src, dst=dst)
+    body = request("GET", url, group_path(group), src=src, dst=dst)
     if as_json:
         print_json(body)
         return
@@ -60,6 +60,11 @@ def show_group(group: str, url: str, as_json: bool, src: str, dst: str) -> None:
         click.echo("sync_group_offsets is not enabled: only a failover writes offsets")
     else:
         click.echo(f"sync of the route: {sync_text(body['sync'])}")
+
+
+def group_path(group: str) -> str:
+    """Path of the call that shows a group, whatever characters its name has."""
+    return f"/group?name={query_value(group)}"
 
 
 def print_group(shown: Mapping[str, Any]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ureplicator_cli.consumers.groups import print_group
+from ureplicator_cli.consumers.groups import group_path, print_group
 from ureplicator_cli.options import client_options, route_options
 from ureplicator_cli.output import print_json
-from ureplicator_cli.rest_client import quoted, request
+from ureplicator_cli.rest_client import request
 
 
 @click.group()
@@ -16,7 +16,7 @@ def offsets() -> None:
 
 
 @offsets.command("translate")
-@click.option("--group", default="", help="All offsets of this consumer group of the source.")
+@click.option("--group", default=None, help="All offsets of this consumer group of the source.")
 @click.option("--topic", default="", help="A source topic.")
 @click.option("--partition", type=click.IntRange(0), default=None, help="Its partition.")
 @click.option("--offset", type=click.IntRange(0), default=None, help="An offset of it.")
@@ -30,7 +30,7 @@ def offsets() -> None:
 @client_options
 @route_options
 def translate(
-    group: str,
+    group: str | None,
     topic: str,
     partition: int | None,
     offset: int | None,
@@ -44,10 +44,10 @@ def translate(
 
     Consumers that have read everything before the one have read everything before the other.
     """
-    if bool(group) is bool(topic):
+    if (group is not None) is bool(topic):
         raise click.UsageError("give either --group, or --topic, --partition and --offset")
-    if group:
-        body = request("GET", url, f"/groups/{quoted(group)}", src=src, dst=dst)
+    if group is not None:
+        body = request("GET", url, group_path(group), src=src, dst=dst)
         print_json(body) if as_json else print_group(body)
         return
     if partition is None or offset is None:

@@ -42,7 +42,7 @@ _SCRIPT = """
 const LOST = "The server of this page does not respond: what is shown is the last that was read.";
 async function refresh() {
   try {
-    const text = await (await fetch("/")).text();
+    const text = await (await fetch("./")).text();
     const read = new DOMParser().parseFromString(text, "text/html");
     document.querySelector("main").replaceWith(read.querySelector("main"));
   } catch {
@@ -90,7 +90,9 @@ def _row_html(reading: Reading) -> str:
 
 
 def _link(url: str) -> str:
-    return url if url.startswith(("http://", "https://")) else f"http://{url}"
+    """The dashboard, whose references are relative to a path that ends with a slash."""
+    named = url if url.startswith(("http://", "https://")) else f"http://{url}"
+    return f"{named.rstrip('/')}/"
 
 
 def _list_html(title: str, lines: Sequence[str]) -> str:
@@ -107,7 +109,7 @@ def _document(body: str) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<title>uReplicator fleets</title><link rel="icon" href="data:,">'
-        '<link rel="stylesheet" href="/fleets.css"><script src="/fleets.js" defer></script></head>'
+        '<link rel="stylesheet" href="fleets.css"><script src="fleets.js" defer></script></head>'
         f"<body><main><h1>uReplicator fleets</h1>{body}</main></body></html>\n"
     )
 

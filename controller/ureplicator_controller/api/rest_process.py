@@ -92,6 +92,7 @@ def _gunicorn(listen_fd: int) -> list[str]:
         f"--threads={THREADS}",
         f"--worker-connections={CONNECTIONS}",
         "--graceful-timeout=5",
+        "--limit-request-line=0",
         "--keep-alive=5",
         "--log-level=warning",
         "--no-control-socket",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import uuid
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from contextlib import AbstractContextManager, closing
 import pytest
 
 from ureplicator_testkit.control.command import run
+from ureplicator_testkit.fleet.prefix_proxy import below_prefix
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.fleet.syncing import syncing_route
 from ureplicator_testkit.records.consumers import (
@@ -38,6 +40,7 @@ SWITCHES = int(os.environ.get("UREPLICATOR_SWITCHES", "6"))
 READ_AT_EACH = 30
 NONE_AGAIN = "0 offsets are read again"
 LOAD_PAUSE_S = 0.2
+ODD_NAMES = ("/NAME", "//NAME/a, b/", "NAME/../%2F größe/日本", "NAME" + "l" * 300)
 
 
 @pytest.fixture(scope="module", params=["at_least_once", "exactly_once"])
@@ -150,6 +153,25 @@ def test_a_partition_without_records_has_an_offset_too(
     assert found[topic, 1] == 0
 
 
+def test_groups_with_any_name_fail_over_through_a_proxy_below_a_path(
+    running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
+) -> None:
+    source, target = source_cluster.bootstrap, target_cluster.bootstrap
+    create_topic(source, topic, partitions=1)
+    produce(source, topic, [each for each in records(0) if each.partition == 0])
+    running.whitelist(topic)
+    running.wait_online(topic, 1)
+    groups = [each.replace("NAME", running.name) for each in ODD_NAMES]
+    for group in groups:
+        alter_offsets(source, group, {(topic, 0): RECORDS})
+    with below_prefix(running.url()) as url:
+        for group in groups:
+            switch(url, group, back=False)
+            shown = json.loads(run("groups", "show", group, "--json", url=url).stdout)
+            assert (shown["group"], shown["state"]) == (group, "synced")
+            assert group_offsets(target, group)[topic, 0].offset > 0
+
+
 def test_a_group_switches_there_and_back_under_load(
     running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
 ) -> None:
@@ -178,7 +200,7 @@ def test_a_group_switches_there_and_back_under_load(
 
 
 def last_line(step: str, group: str, url: str) -> str:
-    done = run("failover", step, "--groups", group, url=url)
+    done = run("failover", step, "--group", group, url=url)
     assert done.exit_code == 0, done.output
     return done.stdout.splitlines()[-1]
 
@@ -187,7 +209,7 @@ def switch(url: str, group: str, *, back: bool) -> None:
     """Write the group's offsets to the other cluster, once its records are there and its member has left."""
     way = ["--back"] if back else []
     eventually(
-        lambda: run("failover", "apply", "--groups", group, *way, url=url).exit_code == 0,
+        lambda: run("failover", "apply", "--group", group, *way, url=url).exit_code == 0,
         READ_S,
         "the group may go on",
     )

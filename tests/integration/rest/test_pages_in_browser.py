@@ -17,6 +17,7 @@ from ureplicator_common.kafka import BatchTime
 from ureplicator_common.model import (
     Limited,
     PartitionState,
+    RouteSettings,
     TopicKey,
     TopicState,
     WorkerId,
@@ -26,6 +27,7 @@ from ureplicator_common.znodes import decode_switches
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium, no_errors, served
+from ureplicator_testkit.fleet.prefix_proxy import below_prefix
 
 pytestmark = pytest.mark.integration
 
@@ -221,6 +223,35 @@ def test_consumer_groups_are_listed_by_route(page: Page, address: str) -> None:
     page.goto(address + PATHS[3])
     expect(page.locator("#parts")).to_contain_text("source -> target")
     expect(page.locator("#parts")).to_contain_text("No consumer group has offsets on a route.")
+
+
+def test_pages_work_below_a_path_of_a_proxy(
+    rest: RestFixture, browser: Browser, address: str
+) -> None:
+    """Each page is followed by links from the dashboard, and nothing beside the path is requested."""
+    rest.publish(RouteSettings())
+    rest.groups.add("/a, b/../%2F", {("orders", 0): 30})
+    requested: list[str] = []
+    with below_prefix(address) as below, no_errors(browser.new_page()) as page:
+        page.on("request", lambda each: requested.append(each.url))
+        page.goto(below)
+        expect(page.locator("#count-error")).to_have_text("1", timeout=10_000)
+        expect(page.locator("#pulse")).to_contain_text("as of", timeout=10_000)
+        confirmed(page, "Pause route")
+        page.locator("#grid").click(position={"x": 5, "y": 27})
+        page.locator("#tile-text").get_by_role("link", name="worker w1").click()
+        held = page.get_by_role("region", name="Condition and partitions")
+        held.get_by_role("link").first.click()
+        expect(page.locator("#title")).to_contain_text("source.target/")
+        page.locator("h1 a").click()
+        page.get_by_role("link", name="consumer groups").click()
+        page.get_by_role("button", name="/a, b/../%2F").click()
+        expect(page.locator("#chosen")).to_contain_text("source.target: /a, b/../%2F")
+        page.reload()
+        expect(page.locator("#chosen tbody tr")).to_have_count(1)
+    assert switches(rest).paused_routes == {ROUTE}
+    assert {f"{below}events", f"{below}overview"} <= set(requested)
+    assert [url for url in requested if not url.startswith((below, "data:"))] == []
 
 
 def test_what_is_not_there_says_so(page: Page, address: str) -> None:

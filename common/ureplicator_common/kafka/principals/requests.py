@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,13 @@ def _require(what: str, reply: Any) -> None:
 
 def _entity(entry: Any) -> str:
     parts = sorted((each.entity_type, each.entity_name) for each in entry.entity)
-    return ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in parts)
+    return ", ".join(f"{kind} {DEFAULT if name is None else _name(name)}" for kind, name in parts)
+
+
+def _name(name: str) -> str:
+    """The name, in quotes where it could be taken for the default or for several entities."""
+    plain = name.isprintable() and not set(name) & set(' ,"') and name not in ("", DEFAULT)
+    return name if plain else json.dumps(name, ensure_ascii=False)
 
 
 def _limits(entry: Any) -> str:

@@ -119,7 +119,8 @@ def _presented() -> str:
 
 def _login_needed() -> Response:
     if request.path in PAGES and request.method == "GET":
-        return redirect(LOGIN, HTTPStatus.SEE_OTHER)  # type: ignore[return-value]
+        login = "../" * (request.path.count("/") - 1) + LOGIN.removeprefix("/")
+        return redirect(login, HTTPStatus.SEE_OTHER)  # type: ignore[return-value]
     return _challenged(_unauthorized("this call needs a token"))
 
 

@@ -1,6 +1,12 @@
 """`/login`: a form that puts a token into a cookie for the dashboard, and `/logout`, which removes it.
 
 The cookie holds the token itself, so that it is good at each controller, and ends with its token.
+
+A proxy may serve REST below a path of its own, which is not known here. References are relative, and the
+cookie names no path: browsers then send it to the folder of `/login` and what lies in it, and to nothing else
+of that host.
+
+Source: RFC 6265, section 5.1.4 (default path); RFC 9110, section 10.2.2 (a Location may be relative).
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ _PAGE = """<!doctype html>
 <body>
 <h1>uReplicator</h1>
 <p role="alert">{message}</p>
-<form method="post" action="/login">
+<form method="post" action="login">
 <label>Token <input type="password" name="token" autocomplete="off" required autofocus></label>
 <button>Log in</button>
 </form>
@@ -49,18 +55,18 @@ def blueprint(gate: Gate) -> Blueprint:
                 gate.admit(presented, Role.VIEWER)
             except Problem as problem:
                 return _page(problem.detail, problem.status)
-        response = make_response(redirect("/", HTTPStatus.SEE_OTHER))
+        response = make_response(redirect("./", HTTPStatus.SEE_OTHER))
         response.set_cookie(
-            COOKIE, presented, httponly=True, samesite="Strict", secure=request.is_secure, path="/"
+            COOKIE, presented, httponly=True, samesite="Strict", secure=request.is_secure, path=None
         )
         return response
 
     @pages.post("/logout")
     @anyone
     def log_out() -> Response:
-        response = make_response(redirect(LOGIN, HTTPStatus.SEE_OTHER))
+        response = make_response(redirect(LOGIN.removeprefix("/"), HTTPStatus.SEE_OTHER))
         response.delete_cookie(
-            COOKIE, path="/", httponly=True, samesite="Strict", secure=request.is_secure
+            COOKIE, path=None, httponly=True, samesite="Strict", secure=request.is_secure
         )
         return response
 

@@ -14,6 +14,7 @@ from ureplicator_controller.api.groups.models import (
     FailoverBody,
     FailoverQuery,
     GroupPath,
+    GroupQuery,
     GroupSummaries,
     ShownGroup,
     TranslatedOffset,
@@ -30,21 +31,18 @@ from ureplicator_controller.core.groups.decisions import GroupDecision, Partitio
 def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
     api = group("groups", __name__)
 
+    def shown(group: str, query: RouteQuery) -> JsonResult:
+        config = chosen_route(settings, query)
+        return _details(config.route, groups.find(config, group)) | {"sync": groups.sync(config)}
+
     @api.get("/groups", responses=responses(GroupSummaries, 404))
     @viewer
     @asks_kafka
     def list_groups(query: RouteQuery) -> JsonResult:
         """Consumer groups with offsets on the routes, and how far each is synced, as read now."""
+        chosen = chosen_routes(settings, query)
         found = [
-            {
-                "group": each.group,
-                "route": str(config.route),
-                "state": each.state,
-                "reason": each.reason,
-                "partitions": len(each.partitions),
-            }
-            for config in chosen_routes(settings, query)
-            for each in groups.listed(config)
+            _summary(config.route, each) for config in chosen for each in groups.listed(config)
         ]
         return {"groups": found}
 
@@ -53,10 +51,14 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
     @asks_kafka
     def show_group(path: GroupPath, query: RouteQuery) -> JsonResult:
         """Offsets of a group at both ends of a route, and why one is not synced."""
-        config = chosen_route(settings, query)
-        return _details(config.route, groups.find(config, path.group)) | {
-            "sync": groups.sync(config)
-        }
+        return shown(path.group, query)
+
+    @api.get("/group", responses=responses(ShownGroup, 404))
+    @viewer
+    @asks_kafka
+    def show_named_group(query: GroupQuery) -> JsonResult:
+        """The same with the name as a parameter: clients and proxies change some paths, as `/groups/..`."""
+        return shown(query.name, query)
 
     @api.get("/offsets/translate", responses=responses(TranslatedOffset, 404, 409))
     @viewer
@@ -94,6 +96,16 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         }
 
     return api
+
+
+def _summary(route: Route, decision: GroupDecision) -> dict[str, Any]:
+    return {
+        "group": decision.group,
+        "route": str(route),
+        "state": decision.state,
+        "reason": decision.reason,
+        "partitions": len(decision.partitions),
+    }
 
 
 def _details(route: Route, decision: GroupDecision) -> dict[str, Any]:

@@ -18,11 +18,17 @@ from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.models.routes import ShownSync
 from ureplicator_controller.api.http.problems import bad_request
 
-_GroupName = Annotated[str, Field(min_length=1, max_length=249)]
+_MAX_NAME = 32_767
+_GroupName = Annotated[str, Field(max_length=_MAX_NAME)]
+"""Any text, also an empty one, of the length that a string of Kafka's protocol may have."""
 
 
 class GroupPath(Path):
     group: str
+
+
+class GroupQuery(RouteQuery):
+    name: _GroupName = Field(title="a consumer group", description="its name, with any characters")
 
 
 class TranslateQuery(RouteQuery):

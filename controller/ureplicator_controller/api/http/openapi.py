@@ -6,7 +6,8 @@ the other `models`; so nothing is written twice and the document cannot drift fr
 
 from __future__ import annotations
 
-from flask_openapi3 import APIBlueprint, Info, OpenAPI, Tag
+from flask_openapi3 import APIBlueprint, Info, OpenAPI, Server, Tag
+from werkzeug.routing import PathConverter
 
 from ureplicator_common._version import __version__
 from ureplicator_controller.api.http.models.requests import LenientJsonRequest
@@ -20,6 +21,7 @@ def new_app(import_name: str, *, validate_responses: bool) -> OpenAPI:
     app = OpenAPI(
         import_name,
         info=Info(title="uReplicator", version=__version__, description=_ABOUT),
+        servers=[Server(url=".")],  # below the place of the document, where a proxy may have put it
         doc_ui=False,
         security_schemes={},
         static_folder=None,
@@ -29,7 +31,18 @@ def new_app(import_name: str, *, validate_responses: bool) -> OpenAPI:
         validate_response_callback=validated,
     )
     app.request_class = LenientJsonRequest
+    app.url_map.converters["path"] = _AnyName
     return app
+
+
+class _AnyName(PathConverter):
+    """A name in a path, `<path:name>`, with whatever characters it has.
+
+    Werkzeug's own takes no slash in front, and so redirects to a path without it, which is another name.
+    """
+
+    part_isolating = False
+    regex = "(?s:.+?)"
 
 
 def group(name: str, import_name: str) -> APIBlueprint:

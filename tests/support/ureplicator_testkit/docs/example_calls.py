@@ -82,6 +82,7 @@ CALLS = (
     ExampleCall("GET", "/positions/{topic}", "/positions/orders?partition=0"),
     ExampleCall("GET", "/groups"),
     ExampleCall("GET", "/groups/{group}", "/groups/billing"),
+    ExampleCall("GET", "/group", "/group?name=billing"),
     ExampleCall(
         "GET", "/offsets/translate", "/offsets/translate?topic=orders&partition=0&offset=62000"
     ),

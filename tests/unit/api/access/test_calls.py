@@ -170,13 +170,14 @@ def test_an_address_with_failed_logins_waits(closed: Closed) -> None:
 
 def test_the_dashboard_logs_in_with_a_cookie(closed: Closed) -> None:
     client = closed.rest.client
-    assert client.get("/").headers["Location"] == "/login"
-    for page in ("/list", "/show/topic?topic=orders", "/show/worker?worker=w1", "/show/groups"):
-        assert client.get(page).headers["Location"] == "/login"
+    for page in ("/", "/list"):
+        assert client.get(page).headers["Location"] == "login"
+    for page in ("/show/topic?topic=orders", "/show/worker?worker=w1", "/show/groups"):
+        assert client.get(page).headers["Location"] == "../login"
     assert client.post("/login", data={"token": "forged"}).status_code == 401
     assert client.get_cookie(COOKIE) is None
     response = client.post("/login", data={"token": OPERATOR})
-    assert response.headers["Location"] == "/"
+    assert response.headers["Location"] == "./"
     (cookie,) = response.headers.getlist("Set-Cookie")
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie

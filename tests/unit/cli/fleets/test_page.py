@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from html.parser import HTMLParser
+from urllib.parse import urljoin
 
 import pytest
 import requests
@@ -20,6 +22,7 @@ from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_testkit.control.command import serving
 from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_testkit.fleet.prefix_proxy import below_prefix
 from ureplicator_testkit.servers.processes import eventually
 
 NOWHERE = "http://127.0.0.1:1"
@@ -88,7 +91,7 @@ def test_each_fleet_is_a_row_with_a_link(rest: RestFixture) -> None:
         ["test", "c2", "0", "1", "0", "2", "0", "2"],
         [NOWHERE, "no response", "", "", "", "", "", ""],
     ]
-    assert shown.links == [url, NOWHERE]
+    assert shown.links == [f"{url}/", f"{NOWHERE}/"]
     assert shown.items[0].startswith(f"{NOWHERE}: cannot reach a controller")
     assert [each["fleet"] for each in as_json["fleets"]] == ["test", ""]
 
@@ -134,6 +137,16 @@ def test_a_page_loads_nothing_from_elsewhere() -> None:
         assert get(page, "/fleets.css").headers["Content-Type"].startswith("text/css")
         assert "setInterval(refresh, 2000)" in get(page, "/fleets.js").text
         assert get(page, "/nothing").status_code == 404
+
+
+def test_a_proxy_may_serve_the_page_below_a_path_of_its_own() -> None:
+    with running(lambda: survey([])) as page, below_prefix(page.url) as address:
+        text = requests.get(address, timeout=30).text
+        names = re.findall(r'(?:href|src)="([^":]+)"', text)
+        assert names == ["fleets.css", "fleets.js"]
+        for name in names:
+            assert requests.get(urljoin(address, name), timeout=30).ok
+        assert 'fetch("./")' in get(page, "/fleets.js").text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

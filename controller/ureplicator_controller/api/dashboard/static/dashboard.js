@@ -16,8 +16,8 @@ function element(tag, { text = "", kind = "", title = "" } = {}, ...children) {
 }
 
 async function read(path) {
-  const response = await fetch(path, { headers: { Accept: "application/json" } });
-  if (response.status === 401) window.location.assign("/login");
+  const response = await fetch(`.${path}`, { headers: { Accept: "application/json" } });
+  if (response.status === 401) window.location.assign("login");
   const body = await response.json();
   if (!response.ok) throw new Error(body.detail || response.statusText);
   return body;
@@ -284,4 +284,4 @@ function failed(error) {
 
 byId("filter").addEventListener("input", () => drawTopics(drawn, offsets, exclusions, audited));
 byId("audit-close").addEventListener("click", () => showAudit(null));
-import("/dashboard/stream.js").then(({ watch }) => watch({ read: draw, alive, failed, restMs: REST_MS }));
+import("./stream.js").then(({ watch }) => watch({ read: draw, alive, failed, restMs: REST_MS }));

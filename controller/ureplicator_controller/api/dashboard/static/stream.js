@@ -3,6 +3,8 @@
 // Without a stream the page reads once a second: where the server has too many, and behind a proxy that holds
 // events back. A hidden page has none and reads nothing: browsers open few connections to a server.
 
+import { urlOf } from "./root.js";
+
 const SILENT_MS = 3000; // the server sends an event each second
 const TICK_MS = 1000;
 const REOPEN_MS = 10000; // after a stream that was refused or silent
@@ -65,7 +67,7 @@ function watcher({ read, alive, failed, restMs }) {
 }
 
 function open() {
-  stream = new EventSource("/events");
+  stream = new EventSource(urlOf("/events"));
   heardAt = performance.now();
   stream.addEventListener("state", (event) => heard((each) => each.state(JSON.parse(event.data))));
   stream.addEventListener("problem", (event) => heard((each) => each.problem(JSON.parse(event.data).detail)));

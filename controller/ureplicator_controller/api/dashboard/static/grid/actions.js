@@ -1,10 +1,11 @@
 // Operators' acts, each confirmed in a dialog that says what will happen.
+import { urlOf } from "../root.js";
 import { byId, element } from "./elements.js";
 
 export async function call(method, path, body = null) {
   const headers = { Accept: "application/json" };
   if (body) headers["Content-Type"] = "application/json";
-  const response = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+  const response = await fetch(urlOf(path), { method, headers, body: body && JSON.stringify(body) });
   const answer = await response.json();
   if (!response.ok) throw new Error([answer.detail || response.statusText, answer.hint].filter(Boolean).join(": "));
   return answer;

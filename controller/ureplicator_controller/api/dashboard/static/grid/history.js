@@ -1,4 +1,5 @@
 // What happened in the fleet, newest first, with filters. It is read only while it is open.
+import { urlOf } from "../root.js";
 import { byId, table } from "./elements.js";
 import { since } from "./times.js";
 
@@ -21,7 +22,7 @@ async function show() {
   if (!byId("history").open) return;
   const asked = path();
   try {
-    const response = await fetch(asked, { headers: { Accept: "application/json" } });
+    const response = await fetch(urlOf(asked), { headers: { Accept: "application/json" } });
     const body = await response.json();
     if (!response.ok) throw new Error(body.detail || response.statusText);
     if (asked === path()) draw(body.history);
@@ -29,7 +30,7 @@ async function show() {
   } catch (error) {
     byId("history-lost").textContent = `${error.message}: what is shown is the last that was read`;
   }
-  byId("history-json").href = asked;
+  byId("history-json").href = urlOf(asked);
   timer = setTimeout(show, INTERVAL_MS);
 }
 

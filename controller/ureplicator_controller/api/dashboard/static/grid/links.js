@@ -1,11 +1,12 @@
 // Links to the pages of a topic and of a worker.
+import { urlOf } from "../root.js";
 import { element } from "./elements.js";
 
 export const topicPage = (route, topic) => {
   const [src, dst] = route.split(".");
-  return `/show/topic?${new URLSearchParams({ topic, src, dst })}`;
+  return urlOf(`/show/topic?${new URLSearchParams({ topic, src, dst })}`);
 };
 
-export const workerPage = (worker) => `/show/worker?${new URLSearchParams({ worker })}`;
+export const workerPage = (worker) => urlOf(`/show/worker?${new URLSearchParams({ worker })}`);
 
 export const link = (text, href) => element("a", { text, href });

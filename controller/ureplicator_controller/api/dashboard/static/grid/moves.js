@@ -1,4 +1,5 @@
 // The last moves of the partition that is chosen, from the history.
+import { urlOf } from "../root.js";
 import { byId, element } from "./elements.js";
 import { since } from "./times.js";
 
@@ -16,7 +17,7 @@ export async function showMoves({ route, topic, partition }) {
 
 async function linesOf(path) {
   try {
-    const response = await fetch(path, { headers: { Accept: "application/json" } });
+    const response = await fetch(urlOf(path), { headers: { Accept: "application/json" } });
     const body = await response.json();
     if (!response.ok) return [`its moves cannot be read: ${body.detail || response.statusText}`];
     const lines = body.history.map(lineOf);

@@ -1,4 +1,5 @@
 // Reads /overview when the fleet has changed, with the ETag of the last response: unchanged costs a 304 without a body.
+import { urlOf } from "../root.js";
 import { watch } from "../stream.js";
 
 // Calls back with the overview when it has changed, and with an error when it cannot be read.
@@ -9,8 +10,8 @@ export function follow({ changed, failed, alive }) {
     try {
       const headers = { Accept: "application/json" };
       if (tag) headers["If-None-Match"] = tag;
-      const response = await fetch("/overview", { headers, cache: "no-store" });
-      if (response.status === 401) window.location.assign("/login");
+      const response = await fetch(urlOf("/overview"), { headers, cache: "no-store" });
+      if (response.status === 401) window.location.assign(urlOf("/login"));
       if (response.status === 200) {
         const overview = await response.json();
         tag = response.headers.get("ETag");

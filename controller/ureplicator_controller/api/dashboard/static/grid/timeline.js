@@ -2,6 +2,7 @@
 import { call } from "./actions.js";
 import { given, keep } from "./address.js";
 import { cellsOf } from "./history.js";
+import { urlOf } from "../root.js";
 import { byId, element, table } from "./elements.js";
 
 const INTERVAL_MS = 15000;
@@ -60,7 +61,7 @@ export function amount(bytes) {
 async function show() {
   clearTimeout(timer);
   const asked = path();
-  byId("timeline-json").href = asked;
+  byId("timeline-json").href = urlOf(asked);
   try {
     const timeline = await call("GET", asked);
     if (asked === path()) draw(timeline);

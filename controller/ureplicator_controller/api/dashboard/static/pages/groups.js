@@ -9,7 +9,7 @@ const routes = JSON.parse(document.body.dataset.routes);
 async function choose(route, group) {
   keep({ route, group });
   const [src, dst] = route.split(".");
-  const path = `/groups/${encodeURIComponent(group)}?${new URLSearchParams({ src, dst })}`;
+  const path = `/group?${new URLSearchParams({ name: group, src, dst })}`;
   const chosen = byId("chosen");
   try {
     const body = await call("GET", path);

@@ -1,6 +1,7 @@
 // Parts of a page: each is read from REST by itself, again and again, and keeps what it has read last.
 import { call } from "../grid/actions.js";
 import { byId, element } from "../grid/elements.js";
+import { urlOf } from "../root.js";
 import { watch } from "../stream.js";
 
 const parts = [];
@@ -65,7 +66,7 @@ export function follow() {
 // Heading of the page, and links to the same as JSON.
 export function title(text, paths) {
   byId("title").textContent = text;
-  const links = paths.map((path) => element("a", { text: path, href: path }));
+  const links = paths.map((path) => element("a", { text: path, href: urlOf(path) }));
   byId("sources").replaceChildren("as JSON: ", ...links.flatMap((link) => [link, " "]));
 }
 
