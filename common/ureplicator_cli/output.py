@@ -37,11 +37,13 @@ def print_json(body: Mapping[str, Any]) -> None:
 
 
 def confirm(body: Mapping[str, Any], as_json: bool, sentence: str) -> None:
-    """Print the response, or a sentence filled in from its fields."""
+    """Print the response, or a sentence filled in from its fields; and its note, if it has one."""
     if as_json:
         print_json(body)
     else:
         click.echo(printable(sentence.format(**body)))
+    if body.get("note"):
+        warn(f"note: {body['note']}")
 
 
 def warn(message: str) -> None:

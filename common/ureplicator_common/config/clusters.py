@@ -9,10 +9,12 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from ureplicator_common.config.properties import PropertyText, masked
+from ureplicator_common.config.properties import KAFKA_NAMES, PropertyText, masked
 from ureplicator_common.config.section import Fault, Faults, Section
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.kafka.security.settings import faults as security_faults
+from ureplicator_common.kafka.security.settings import is_security
+from ureplicator_common.printable import did_you_mean
 
 _ADDRESS = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9a-fA-F:.%]+\]):([0-9]{1,5})")
 
@@ -114,6 +116,11 @@ class ClusterSettings(Section):
             faults.append(Fault("bootstrap.servers", "is required"))
         elif not all(_is_address(server.strip()) for server in servers.split(",")):
             faults.append(Fault("bootstrap.servers", f"{servers!r} is not host:port,host:port,..."))
+        faults += [
+            Fault(name, f"unknown property{did_you_mean(name, KAFKA_NAMES)}")
+            for name in self.properties
+            if name not in KAFKA_NAMES and not is_security(name)
+        ]
         faults += [Fault(name, text) for name, text in security_faults(self.properties)]
         if faults:
             raise Faults(faults)

@@ -1,6 +1,7 @@
 """Checks across sections: routes against clusters and each other, delays against timeouts.
 
-A section that is invalid in itself is passed as None, and its relations are not checked.
+A section or a cluster that is invalid in itself is passed as None, and its relations are not checked. The
+name of such a cluster is known.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.section import Fault
 from ureplicator_common.config.spark import spark_faults
 from ureplicator_common.model import Route
+from ureplicator_common.printable import did_you_mean
 
 _CLUSTER_NAME = re.compile(r"[a-z0-9-]+")
 
@@ -21,7 +23,7 @@ _CLUSTER_NAME = re.compile(r"[a-z0-9-]+")
 def relation_faults(
     *,
     zookeeper: ZookeeperSettings | None,
-    clusters: Mapping[str, ClusterSettings] | None,
+    clusters: Mapping[str, ClusterSettings | None] | None,
     routes: Sequence[RouteConfig] | None,
     controller: ControllerSettings | None,
     worker: WorkerSettings | None,
@@ -53,7 +55,7 @@ def _delay_faults(zookeeper: ZookeeperSettings, controller: ControllerSettings) 
 
 
 def route_faults(
-    clusters: Mapping[str, ClusterSettings] | None, routes: Sequence[RouteConfig]
+    clusters: Mapping[str, ClusterSettings | None] | None, routes: Sequence[RouteConfig]
 ) -> Iterator[Fault]:
     """Faults of routes beside each other and the clusters."""
     yield from _each_route_s_faults(clusters, routes)
@@ -61,7 +63,7 @@ def route_faults(
 
 
 def _each_route_s_faults(
-    clusters: Mapping[str, ClusterSettings] | None, routes: Sequence[RouteConfig]
+    clusters: Mapping[str, ClusterSettings | None] | None, routes: Sequence[RouteConfig]
 ) -> Iterator[Fault]:
     seen: set[Route] = set()
     for number, config in enumerate(routes):
@@ -87,13 +89,14 @@ def _each_route_s_faults(
 
 
 def _unknown_clusters(
-    key: str, config: RouteConfig, clusters: Mapping[str, ClusterSettings]
+    key: str, config: RouteConfig, clusters: Mapping[str, ClusterSettings | None]
 ) -> Iterator[Fault]:
     for end in ("source", "target"):
         name = getattr(config, end)
         if name not in clusters:
             known = ", ".join(sorted(clusters)) or "none"
-            yield Fault(f"{key}.{end}", f"unknown cluster {name!r}; known are: {known}")
+            similar = did_you_mean(name, clusters)
+            yield Fault(f"{key}.{end}", f"unknown cluster {name!r}; known are: {known}{similar}")
 
 
 def _returns_to_source(config: RouteConfig, routes: Sequence[RouteConfig]) -> bool:
@@ -109,7 +112,7 @@ def _returns_to_source(config: RouteConfig, routes: Sequence[RouteConfig]) -> bo
     return config.source in reached
 
 
-def _is_loop(config: RouteConfig, clusters: Mapping[str, ClusterSettings]) -> bool:
+def _is_loop(config: RouteConfig, clusters: Mapping[str, ClusterSettings | None]) -> bool:
     """True if both ends are the same cluster under two names, and topics keep their names."""
     source, target = clusters.get(config.source), clusters.get(config.target)
     same = source and target and source.bootstrap & target.bootstrap

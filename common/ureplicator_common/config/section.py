@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ureplicator_common.printable import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,8 @@ class Section(BaseModel):
     )
 
 
-def faults_of(error: ValidationError) -> list[Fault]:
-    """Every error of pydantic, with the key as the file has it."""
+def faults_of(error: ValidationError, *, root: type[Section] = Section) -> list[Fault]:
+    """Every error of pydantic, with the key as the file has it. `root`: the section that was checked."""
     faults = []
     for detail in error.errors(include_url=False):
         key = ".".join(str(part) for part in detail["loc"] if part not in ("properties", "[key]"))
@@ -47,8 +50,27 @@ def faults_of(error: ValidationError) -> list[Fault]:
                 for fault in cause.faults
             ]
         else:
-            faults.append(Fault(key, _message(detail["type"], detail["msg"])))
+            text = _message(detail["type"], detail["msg"])
+            if detail["type"] == "extra_forbidden":
+                text += did_you_mean(str(detail["loc"][-1]), _fields_at(root, detail["loc"][:-1]))
+            faults.append(Fault(key, text))
     return faults
+
+
+def _fields_at(root: type[Section], place: Sequence[int | str]) -> set[str]:
+    """Names of the fields of the section at a place; numbers and names of entries lead nowhere."""
+    sections = {root}
+    for part in place:
+        fields = [each.model_fields[part] for each in sections if part in each.model_fields]
+        sections = {found for each in fields for found in _sections_in(each.annotation)} or sections
+    return {name for each in sections for name in each.model_fields}
+
+
+def _sections_in(annotation: Any) -> Iterator[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _sections_in(each)
 
 
 def _message(kind: str, message: str) -> str:

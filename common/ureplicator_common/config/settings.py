@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -29,6 +29,8 @@ from ureplicator_common.config.sources import merge_sources
 from ureplicator_common.config.spark import driver_faults, spark_properties
 from ureplicator_common.config.yaml_file import UnreadableFile
 from ureplicator_common.errors import ConfigurationError
+
+S = TypeVar("S", bound=Section)
 
 
 class Settings(Section):
@@ -102,7 +104,7 @@ def load_settings(
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as error:
-        faults += faults_of(error)
+        faults += faults_of(error, root=Settings)
         faults += [fault for fault in _relations_of(tree) if fault not in faults]
     if faults:
         raise ConfigurationError("\n".join(f"{path}: {fault}" for fault in faults))
@@ -121,9 +123,35 @@ def _relations_of(tree: Mapping[str, Any]) -> list[Fault]:
     return list(
         relation_faults(
             zookeeper=section(ZookeeperSettings, "zookeeper"),
-            clusters=section(Mapping[str, ClusterSettings], "clusters"),
-            routes=section(tuple[RouteConfig, ...], "routes"),
+            clusters=_each_cluster(tree.get("clusters")),
+            routes=section(tuple[RouteConfig, ...], "routes") or _ends_alone(tree.get("routes")),
             controller=section(ControllerSettings, "controller", {}),
             worker=section(WorkerSettings, "worker", {}),
         )
     )
+
+
+def _each_cluster(raw: object) -> Mapping[str, ClusterSettings | None] | None:
+    """Clusters by name; None in place of one that is invalid in itself."""
+    if not isinstance(raw, Mapping):
+        return None
+    return {str(name): _valid(ClusterSettings, properties) for name, properties in raw.items()}
+
+
+def _ends_alone(raw: object) -> tuple[RouteConfig, ...] | None:
+    """Routes of which some have other faults: their ends and names of topics, if all of them have these."""
+    if not isinstance(raw, Sequence) or not all(isinstance(each, Mapping) for each in raw):
+        return None
+    given = [{name: each[name] for name in _ENDS if name in each} for each in raw]
+    found = [_valid(RouteConfig, each) for each in given]
+    return None if None in found else tuple(each for each in found if each is not None)
+
+
+_ENDS = ("source", "target", "naming", "auto_whitelist")
+
+
+def _valid(kind: type[S], raw: object) -> S | None:
+    try:
+        return kind.model_validate(raw)
+    except ValidationError:
+        return None

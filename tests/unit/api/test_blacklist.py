@@ -93,6 +93,7 @@ def test_a_partition_is_blacklisted(copying: RestFixture, request_: dict[str, An
         "partition": 1,
         "route": "source.target",
         "blacklisted": True,
+        "note": "",
     }
     assert blacklisted(copying) == [("orders", 1)]
     assert intent(copying).had_position == HAD.had_position

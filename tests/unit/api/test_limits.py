@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import PartitionLoad, Switches
+from ureplicator_common.contents import PartitionLoad, Switches, TopicIntent
 from ureplicator_common.model import Limited, Partition, TopicKey, WorkerId
 from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_controller.api.http.models.limits import MAX_LIMITS
@@ -32,8 +32,11 @@ def listed(rest: RestFixture) -> Any:
 @pytest.mark.parametrize(("path", "limited"), PATHS.items(), ids=["route", "topic", "worker"])
 def test_limits_are_set_changed_and_cleared(rest: RestFixture, path: str, limited: Limited) -> None:
     rest.call("POST", "/admin/freeze")
+    rest.add_worker("w1")
+    rest.put_intent("orders", TopicIntent(4, 4))
     for rate in (2_000_000, 2_000_000, 500_000):
         shown = rest.call("PUT", path, json={"bytesPerSecond": rate}).get_json()
+        assert shown.pop("note") == ""
         assert shown == {"kind": limited.kind, "name": limited.name, "bytesPerSecond": rate}
         assert switches(rest).limits == {limited: rate}
         assert listed(rest) == [shown | {"measuredBytesPerSecond": 0}]
@@ -42,6 +45,7 @@ def test_limits_are_set_changed_and_cleared(rest: RestFixture, path: str, limite
     assert f"ureplicator_limit_bytes_per_second{{{labels}}} 500000.0" in metrics
     for _ in range(2):
         shown = rest.call("DELETE", path).get_json()
+        assert shown.pop("note") == ""
         assert shown == {"kind": limited.kind, "name": limited.name, "bytesPerSecond": None}
         assert listed(rest) == []
     assert switches(rest).frozen

@@ -165,7 +165,7 @@ def test_variables_that_are_not_configuration_are_ignored(home: Path) -> None:
 
 def test_a_misspelt_variable_is_a_fault(home: Path) -> None:
     assert faults(home, environ={"UREPLICATOR_CONTROLLER__PROT": "1"}) == [
-        "controller.prot: unknown key"
+        "controller.prot: unknown key; did you mean 'port'?"
     ]
 
 
@@ -200,7 +200,8 @@ def test_every_fault_is_reported_with_its_key(home: Path) -> None:
         "controller.rebalance_delay_s: should be greater than or equal to 0",
         "worker.slots: should be greater than or equal to 1",
         "worker.watchdog_s: should be a finite number",
-        "zookeper: unknown key",
+        "zookeper: unknown key; did you mean 'zookeeper'?",
+        "clusters.Source: a cluster name may only contain a-z, 0-9 and -",
     ]
 
 
@@ -321,12 +322,13 @@ def test_secrets_do_not_show(home: Path) -> None:
 
 def test_yaml_scalars_become_property_texts(home: Path) -> None:
     text = MINIMAL.replace(
-        '"127.0.0.1:19092"', '"127.0.0.1:19092", socket.timeout.ms: 5000, log_level: yes, x: 1.5'
+        '"127.0.0.1:19092"',
+        '"127.0.0.1:19092", socket.timeout.ms: 5000, log_level: yes, retries: 1.5',
     )
     properties = load(home, text).cluster("source")
     assert properties["socket.timeout.ms"] == "5000"
     assert properties["log_level"] == "true"
-    assert properties["x"] == "1.5"
+    assert properties["retries"] == "1.5"
 
 
 def test_the_tree_is_frozen(home: Path) -> None:

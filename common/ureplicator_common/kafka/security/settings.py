@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from ureplicator_common.errors import ConfigurationError
 from ureplicator_common.kafka.security.secret import Secret
+from ureplicator_common.printable import did_you_mean
 
 PROTOCOL = "security.protocol"
 MECHANISM = "sasl.mechanism"
@@ -144,7 +145,7 @@ def librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
 def faults(properties: Mapping[str, str]) -> list[tuple[str, str]]:
     """`(name, what is wrong)` of each property that is unknown, missing, or contradicts another one."""
     unknown = [name for name in properties if is_security(name) and name not in _KNOWN]
-    found = [(name, "is not offered") for name in unknown]
+    found = [(name, f"is not offered{did_you_mean(name, _KNOWN)}") for name in unknown]
     protocol = _protocol(properties)
     if protocol not in PROTOCOLS:
         expected = ", ".join(PROTOCOLS)

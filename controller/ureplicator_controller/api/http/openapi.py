@@ -6,7 +6,8 @@ the other `models`; so nothing is written twice and the document cannot drift fr
 
 from __future__ import annotations
 
-from flask_openapi3 import APIBlueprint, Info, OpenAPI, Server, Tag
+from flask_openapi3 import APIBlueprint, Info, OpenAPI, Tag
+from flask_openapi3.models.server import Server
 from werkzeug.routing import PathConverter
 
 from ureplicator_common._version import __version__

@@ -17,6 +17,7 @@ from typing import TypeVar
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
+from ureplicator_common.model import TopicKey
 from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.models.blacklist import BlacklistChanged, BlacklistEntries
 from ureplicator_controller.api.http.models.requests import (
@@ -32,6 +33,7 @@ from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import bad_request
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.topic_checks import note_on_topic
 from ureplicator_controller.api.services.topic_lookup import known_routes
 
 T = TypeVar("T")
@@ -89,6 +91,7 @@ def blueprint(
             "partition": number,
             "route": str(config.route),
             "blacklisted": listed,
+            "note": note_on_topic(TopicKey(config.route, topic), fleet.current().snapshot.topics),
         }
 
     return api

@@ -2,7 +2,7 @@
 
 Limits are switches in `settings`; the leader divides them among the slots of the workers
 (`core.limits.shares`). All calls are idempotent. A topic may be limited before it is whitelisted, and a
-worker before it joins.
+worker before it joins; the response then has a note, as the name may be misspelt.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import Switches
-from ureplicator_common.model import Limited, TopicKey, WorkerId
+from ureplicator_common.model import Limited, LimitKind, TopicKey, WorkerId
+from ureplicator_common.printable import did_you_mean
 from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.models.limits import (
     MAX_LIMITS,
     LimitBody,
+    LimitChanged,
     LimitList,
-    LimitSet,
 )
 from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,
@@ -40,12 +41,13 @@ from ureplicator_controller.api.instances.calls import worker_name
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.core.limits.shares import used_by_slot
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService) -> APIBlueprint:
     api = group("limits", __name__)
-    declared = write_responses(LimitSet, 404, 409)
-    changed = partial(_changed, switches)
+    declared = write_responses(LimitChanged, 404, 409)
+    changed = partial(_changed, fleet, switches)
 
     @api.get("/limits", responses=responses(LimitList))
     @viewer
@@ -105,7 +107,11 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
 
 
 def _changed(
-    switches: SwitchService, limited: Limited, rate: int | None, header: IfMatchHeader
+    fleet: FleetCache,
+    switches: SwitchService,
+    limited: Limited,
+    rate: int | None,
+    header: IfMatchHeader,
 ) -> JsonResult:
     def change(now: Switches) -> Switches:
         others = {key: each for key, each in now.limits.items() if key != limited}
@@ -116,7 +122,22 @@ def _changed(
         return replace(now, limits=others if rate is None else {**others, limited: rate})
 
     switches.set(change, header.condition)
-    return _shown(limited, rate)
+    return _shown(limited, rate) | {"note": _note(limited, fleet.current().snapshot)}
+
+
+def _note(limited: Limited, snapshot: Snapshot) -> str:
+    """A remark on a name that the fleet does not have yet."""
+    if limited.kind is LimitKind.TOPIC:
+        names = {f"{key.route}/{key.topic}" for key in snapshot.topics}
+        what = "whitelisted"
+    elif limited.kind is LimitKind.WORKER:
+        names = {*snapshot.known, *snapshot.live, *snapshot.sessions}
+        what = "live or known"
+    else:
+        return ""
+    if limited.name in names:
+        return ""
+    return f"{limited.kind} {limited.name} is not {what}{did_you_mean(limited.name, names)}"
 
 
 def _of_route(settings: Settings, path: RoutePath) -> Limited:

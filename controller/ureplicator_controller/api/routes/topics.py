@@ -53,7 +53,11 @@ from ureplicator_controller.api.http.problems import bad_request, conflict
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.routes.offset import of_topic, topic_json
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
-from ureplicator_controller.api.services.topic_lookup import find_known_topic, known_routes
+from ureplicator_controller.api.services.topic_lookup import (
+    find_known_topic,
+    known_routes,
+    require_route,
+)
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.validation import outlooks
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
@@ -79,6 +83,7 @@ def blueprint(
         """Names of all whitelisted topics, or of those that the filters select."""
         fleet_state = fleet.current()
         routes = known_routes(settings, fleet_state, query)
+        require_route(query.route, routes)
         names = selected_topics(
             fleet_state.snapshot,
             {route for route in routes if query.route in (None, str(route))},

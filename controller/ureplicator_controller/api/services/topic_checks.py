@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 
@@ -15,6 +18,14 @@ def target_conflict(owner: TopicKey, target_topic: str) -> Problem:
         field="topic",
         hint="give one of the targets another name by the route's naming",
     )
+
+
+def note_on_topic(key: TopicKey, known: Collection[TopicKey]) -> str:
+    """A remark on a topic that is not whitelisted, which may be on purpose; "" for one that is."""
+    if key in known:
+        return ""
+    similar = did_you_mean(key.topic, {each.topic for each in known if each.route == key.route})
+    return f"{key.topic} is not whitelisted on {key.route}{similar}"
 
 
 def require_absent(key: TopicKey, intent: TopicIntent | None) -> None:

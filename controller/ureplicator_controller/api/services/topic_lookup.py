@@ -6,10 +6,13 @@ or another controller has a newer file) is among those that a client reads and d
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.printable import did_you_mean
 from ureplicator_controller.api.http.models.requests import RouteQuery, chosen_route, chosen_routes
-from ureplicator_controller.api.http.problems import bad_request
+from ureplicator_controller.api.http.problems import bad_request, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.api.services.topic_checks import not_whitelisted
 
@@ -30,6 +33,17 @@ def known_routes(
     if not chosen:
         chosen_routes(settings, query)  # refuses
     return chosen
+
+
+def require_route(name: str | None, known: Collection[Route]) -> None:
+    """Raises Problem for a route that is not among these."""
+    names = sorted(str(route) for route in known)
+    if name is not None and name not in names:
+        raise not_found(
+            f"no route {name} is configured{did_you_mean(name, names)}",
+            field="route",
+            hint=f"the routes are {', '.join(names)}",
+        )
 
 
 def find_known_topic(
@@ -61,7 +75,8 @@ def find_topic(
     topics = fleet_state.snapshot.topics
     keys = [key for route in routes if (key := TopicKey(route, topic)) in topics]
     if not keys:
-        raise not_whitelisted(f"{topic!r} is not whitelisted")
+        similar = did_you_mean(topic, {key.topic for key in topics if key.route in known})
+        raise not_whitelisted(f"{topic!r} is not whitelisted{similar}")
     if len(keys) > 1:
         chosen_route(settings, query)
     return keys[0]

@@ -26,3 +26,4 @@ class BlacklistEntries(ResponseModel):
 class BlacklistChanged(BlacklistedTopic):
     partition: int | None = Field(description="null: the whole topic")
     blacklisted: bool
+    note: str = Field(description="on a name that the fleet does not have yet; empty: it has")

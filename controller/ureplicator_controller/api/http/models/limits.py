@@ -33,6 +33,10 @@ class LimitSet(ResponseModel):
     bytesPerSecond: int | None = Field(description="null: not limited")
 
 
+class LimitChanged(LimitSet):
+    note: str = Field(description="on a name that the fleet does not have yet; empty: it has")
+
+
 class ShownLimit(LimitSet):
     measuredBytesPerSecond: int = Field(description="copied lately, as workers report it")
 

@@ -12,6 +12,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import SyncKind, SyncReport
 from ureplicator_common.coordination import Node
+from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
 from ureplicator_controller.api.http.models.requests import Body, DryRun, Path, Query
 from ureplicator_controller.api.http.models.responses import ResponseModel
@@ -101,10 +102,11 @@ def configured_route(settings: Settings, name: str) -> RouteConfig:
     for config in settings.routes:
         if str(config.route) == name:
             return config
+    names = sorted(str(each.route) for each in settings.routes)
     raise not_found(
-        f"no route {name} is configured",
+        f"no route {name} is configured{did_you_mean(name, names)}",
         field="route",
-        hint=f"the routes are {', '.join(sorted(str(each.route) for each in settings.routes))}",
+        hint=f"the routes are {', '.join(names)}",
     )
 
 
