@@ -97,6 +97,7 @@ def running(folder: Path, line: Line = Line()) -> Iterator[Servers]:
             name=name,
             folder=folder / name,
             heap_mb=HEAP_MB,
+            java_options=(),
             properties=properties,
             listeners=listeners,
         )

@@ -71,7 +71,13 @@ def _running(
 ) -> Iterator[tuple[Fleet, KafkaCluster, Sequence[Proxy]]]:
     zookeeper = ZooKeeperServer(folder=folder / "zookeeper")
     source, target = (
-        KafkaCluster(name=name, folder=folder / name, heap_mb=HEAP_MB, listeners=[LISTENER])
+        KafkaCluster(
+            name=name,
+            folder=folder / name,
+            heap_mb=HEAP_MB,
+            java_options=(),
+            listeners=[LISTENER],
+        )
         for name in ("source", "target")
     )
     lines = [proxies.proxy(cluster.listener_port(LISTENER)) for cluster in (source, target)]

@@ -22,11 +22,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 
 from ureplicator_testkit.servers.broker_config import Node, kraft_config
-from ureplicator_testkit.servers.java import KAFKA_VERSION, kafka_java
+from ureplicator_testkit.servers.java import KAFKA_VERSION, QUICK_START, kafka_java
 from ureplicator_testkit.servers.processes import NotInTimeError, Process, eventually
 from ureplicator_testkit.servers.server import START_DEADLINE_S, Server
 
 CONTROLLER_ID = 100
+CHECKPOINT = "data/bootstrap.checkpoint"
+_formatted: dict[tuple[str, frozenset[tuple[str, int]]], bytes] = {}
+"""The checkpoint that Kafka's tool wrote, by version and features."""
 
 NOT_YET = frozenset(
     {
@@ -59,20 +62,23 @@ class KafkaCluster(Server):
         listeners: Sequence[str] = (),
         version: str = KAFKA_VERSION,
         heap_mb: int = 384,
+        java_options: Sequence[str] = QUICK_START,
         folder: Path | None = None,
         detached: bool = False,
     ) -> None:
         """`properties` go to every broker and win over what this class sets; `features` are finalized at
-        these levels; `listeners` name more of them than the usual one, each broker has each."""
+        these levels; `listeners` name more of them than the usual one, each broker has each; none of
+        `java_options` is for brokers whose speed is measured."""
         assert ports is None or len(ports) == brokers
         assert advertised_ports is None or len(advertised_ports) == brokers
         super().__init__(name, folder, detached)
         self.brokers = brokers
-        self.cluster_id = _new_cluster_id()
+        self.cluster_id = _new_id()
         self._properties = dict(properties or {})
         self._features = dict(features or {})
         self._version = version
         self._heap_mb = heap_mb
+        self._java_options = java_options
         self._nodes: dict[int, Node] = {}
         self._claim_nodes(ports, advertised_ports)
         for node in self._nodes.values():
@@ -194,7 +200,7 @@ class KafkaCluster(Server):
     def _start_node(self, node: Node) -> None:
         folder = node.folder
         heap_mb = self._heap_mb if node.port else 192
-        java = kafka_java(heap_mb, folder, version=self._version)
+        java = kafka_java(heap_mb, folder, version=self._version, options=self._java_options)
         command = java.command("kafka.Kafka", folder / "server.properties")
         name = f"{self.name}-{folder.name}"
         node.process = Process(name, command, log=folder / "server.log", detached=self.detached)
@@ -207,20 +213,31 @@ class KafkaCluster(Server):
         self._format(*nodes)
 
     def _format(self, *nodes: Node) -> None:
-        features = [("--feature", f"{name}={level}") for name, level in self._features.items()]
-        formatters = []
+        """By Kafka's tool once a process for each kind of cluster: what it writes differs by ids alone."""
+        kind = self._version, frozenset(self._features.items())
+        if kind not in _formatted:
+            self._format_by_tool(nodes[0])
+            _formatted[kind] = (nodes[0].folder / CHECKPOINT).read_bytes()
         for node in nodes:
-            command = kafka_java(128, node.folder, version=self._version).command(
-                "kafka.tools.StorageTool",
-                *("format", "--cluster-id", self.cluster_id),
-                *("--config", node.folder / "server.properties"),
-                *itertools.chain(*features),
+            (node.folder / CHECKPOINT).parent.mkdir(exist_ok=True)
+            (node.folder / CHECKPOINT).write_bytes(_formatted[kind])
+            (node.folder / "data/meta.properties").write_text(
+                f"version=1\ncluster.id={self.cluster_id}\nnode.id={node.node_id}\n"
+                f"directory.id={_new_id()}\n"
             )
-            log = node.folder / "format.log"
-            formatters.append(Process("format", command, log=log, detached=self.detached))
-        for formatter in formatters:
-            if formatter.wait(START_DEADLINE_S) != 0:
-                raise AssertionError(f"{formatter.name} failed:\n{formatter.log_tail()}")
+
+    def _format_by_tool(self, node: Node) -> None:
+        features = [("--feature", f"{name}={level}") for name, level in self._features.items()]
+        command = kafka_java(128, node.folder, version=self._version).command(
+            "kafka.tools.StorageTool",
+            *("format", "--cluster-id", self.cluster_id),
+            *("--config", node.folder / "server.properties"),
+            *itertools.chain(*features),
+        )
+        log = node.folder / "format.log"
+        formatter = Process("format", command, log=log, detached=self.detached)
+        if formatter.wait(START_DEADLINE_S) != 0:
+            raise AssertionError(f"{formatter.name} failed:\n{formatter.log_tail()}")
 
     def _config(self, node: Node) -> str:
         return kraft_config(node, self._nodes.values(), self._properties)
@@ -284,7 +301,7 @@ class KafkaCluster(Server):
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
 
-def _new_cluster_id() -> str:
+def _new_id() -> str:
     """In the format of Kafka; an id that began with `-` would be read as an option."""
     id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    return id if not id.startswith("-") else _new_cluster_id()
+    return id if not id.startswith("-") else _new_id()
