@@ -26,7 +26,13 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
 from ureplicator_common.znodes import Paths, encode_assignment
 from ureplicator_testkit.deploy.alerts import ALERT_FILE, Course, Series, judged, rule_names, series
 from ureplicator_testkit.fleet.real_fleet import FORTH, FORTH_QUERY, SESSION_TIMEOUT_S, Fleet
-from ureplicator_testkit.records.topics import NewRecord, create_topic, delete_topic, produce
+from ureplicator_testkit.records.topics import (
+    NewRecord,
+    create_topic,
+    delete_topic,
+    produce,
+    transaction,
+)
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import NotInTimeError, eventually, spawn_ureplicator
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
@@ -36,8 +42,11 @@ pytestmark = pytest.mark.timeout(300)
 OTHER = Route("other", "target")
 STATE_S = 90.0
 REST_TIMEOUT_S, PAGE_TIMEOUT_S = 12.0, 3.0
-NO_PROGRESS_S = 5
-"""Instead of the ten minutes of the rule."""
+FASTER = {
+    "ureplicator_worker_position_age_seconds) > 600": 5,
+    "ureplicator_held_seconds) > 900": 5,
+}
+"""Conditions of rules and the seconds that tests take in them instead of minutes."""
 LARGE = NewRecord(b"x" * 10_000)
 SMALL_AT_TARGET = {"max.message.bytes": "2000"}
 QUARTER_OF_AN_HOUR_MS = 900_000
@@ -304,6 +313,18 @@ def waiting(live: LiveFleet, config: Mapping[str, str], *, age_ms: int) -> Itera
 
 
 @contextmanager
+def transaction_open(live: LiveFleet) -> Iterator[None]:
+    """All is copied up to a transaction at the source that stays open."""
+    topic = live.topic("open")
+    source = live.clusters["source"].bootstrap
+    produce(source, topic, [NewRecord(f"{topic}/0/0".encode())])
+    with transaction(source, transactional_id=topic) as producer:
+        producer.produce(topic, f"{topic}/0/1".encode(), partition=0)
+        producer.flush(STATE_S)
+        yield
+
+
+@contextmanager
 def source_away(live: LiveFleet) -> Iterator[None]:
     live.topic("away", route=OTHER)
     live.clusters["other"].pause()
@@ -350,7 +371,7 @@ class State:
     enter: Callable[[LiveFleet], Changed]
     alerts: frozenset[str]
     faster: bool = False
-    """With a shorter time without progress."""
+    """With shorter times in conditions."""
 
 
 def state(enter: Callable[[LiveFleet], Changed], *alerts: str, faster: bool = False) -> State:
@@ -368,6 +389,7 @@ STATES = {
     "retention near": state(retention_near, "RecordsWillBeLost"),
     "copy differs": state(copy_differs, "CopyDiffers"),
     "assigned twice": state(assigned_twice, "InvariantViolated"),
+    "transaction open": state(transaction_open, "TransactionOpen", faster=True),
     "source away": state(source_away, "LagUnknown", "PartitionsInError", "Mismatches"),
     "no leader": state(no_leader, "NoLeader"),
     "no ZooKeeper": state(no_zookeeper, "ZooKeeperUnavailable"),
@@ -413,10 +435,11 @@ def test_exactly_the_alerts_of_a_state_fire_and_resolve(
 
 
 def _faster_rules(folder: Path) -> Path:
-    rules, slow = folder / "rules.yaml", "ureplicator_worker_position_age_seconds) > 600"
-    text = ALERT_FILE.read_text()
-    assert slow in text
-    rules.write_text(text.replace(slow, slow.replace("600", str(NO_PROGRESS_S))))
+    rules, text = folder / "rules.yaml", ALERT_FILE.read_text()
+    for slow, seconds in FASTER.items():
+        assert slow in text
+        text = text.replace(slow, f"{slow.rpartition(' ')[0]} {seconds}")
+    rules.write_text(text)
     return rules
 
 

@@ -4,9 +4,10 @@ The leader balances the *average*: a burst of seconds must move nothing. It is t
 that the partition was copied, and after `WINDOW_S` of that an exponential one. Time in ERROR does not
 count: while the source is unreachable all rates are zero, which is not a measure of load.
 
-A partition makes progress when its committed position moves, or when there is nothing to copy:
-ONLINE and without lag. The worker measures this itself, by its own clock, so that any controller can
-tell from one snapshot which partitions make no progress, whichever controller leads and since when.
+A partition makes progress when its committed position moves, or when there is nothing to copy: ONLINE
+and without lag, which ends before the first open transaction of the source. The worker measures this
+itself, by its own clock, so that any controller can tell from one snapshot which partitions make no
+progress, whichever controller leads and since when.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ class Telemetry:
             for name, text in (
                 ("position", "Next source offset to copy"),
                 ("committed", "Position last committed"),
-                ("lag", "Records at the source that are not copied yet"),
+                ("lag", "Records at the source, to its stable end, that are not copied yet"),
             )
         }
         with self._lock:

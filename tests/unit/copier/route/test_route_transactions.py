@@ -68,6 +68,7 @@ def test_what_follows_an_open_transaction_waits_for_its_end(make: MakeLine, end:
     line.run(lambda: line.report(partition).committed == 1)
     line.turns(10)
     assert offsets(values(line.target, K0)) == [0]
+    assert line.report(partition).lag == 0  # there is nothing that may be copied
     append(log, f"1 {end}")
     line.run(lambda: line.copied(partition))
     assert offsets(values(line.target, K0)) == ([0, 1, 2] if end == "commit" else [0, 2])

@@ -78,7 +78,6 @@ class FetchSide:
     backlog_until_s: float = 0.0
     fetching: bool = False
     error: str = ""
-    high_watermark: int = -1
     last_stable: int = -1
     retry_at_s: float = 0.0
     corrupt_tries: int = 0
@@ -108,10 +107,11 @@ class FetchSide:
 
     @property
     def lag(self) -> int:
-        """Records (offsets, rather) behind the end of the source; -1 while the end is not known."""
-        if self.high_watermark < 0:
+        """Offsets up to the stable end of the source; -1 while it is not known. What lies behind it waits for
+        the end of a transaction there, not for us."""
+        if self.last_stable < 0:
             return -1
-        return max(0, self.high_watermark - self.window.position)
+        return max(0, self.last_stable - self.window.position)
 
 
 @dataclass(slots=True)

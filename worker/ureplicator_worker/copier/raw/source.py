@@ -297,7 +297,6 @@ class Source:
         if fetched.error or fetched.diverging:
             self._refused(fetch, fetched)
             return
-        fetch.high_watermark = fetched.high_watermark
         fetch.last_stable = fetched.last_stable
         if fetched.start == fetched.end:
             return
