@@ -37,7 +37,8 @@ from ureplicator_common.model import EventKind
 def status(url: str, as_json: bool, interval_s: float | None, count: int) -> None:
     """Show leader, workers, counts, audits, gaps and mismatches.
 
-    A mismatch is a partition whose external view differs from its ideal state.
+    A mismatch is a partition whose external view differs from its ideal state, or whose records a
+    transaction at the source holds back.
     """
     if interval_s is not None:
         if as_json:

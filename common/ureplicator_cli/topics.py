@@ -263,7 +263,7 @@ def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
             owners(body["idealState"].get(str(number), {})),
             owners(body["externalView"].get(str(number), {})),
             *_progress(found := body["progress"].get(str(number), {})),
-            "; ".join(filter(None, (reasons.get(number, ""), _warning(found)))),
+            "; ".join(dict.fromkeys(filter(None, (reasons.get(number, ""), _warning(found))))),
         )
         for number in sorted(numbers)
     ]

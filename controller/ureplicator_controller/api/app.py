@@ -306,7 +306,9 @@ def _blueprints(
             fleet=fleet, workers=services.workers, switches=services.switches, encoded=workers
         ),
         tasks.blueprint(fleet=fleet, workers=services.workers, switches=services.switches),
-        validation.blueprint(settings=settings, live=live, fleet=fleet, clusters=clusters),
+        validation.blueprint(
+            settings=settings, live=live, fleet=fleet, clusters=clusters, lag_cache=lag_cache
+        ),
         principals.blueprint(settings=settings, readers=needs.principals),
         health.blueprint(id=needs.id, fleet=fleet, registry=registry),
     )

@@ -60,6 +60,8 @@ from ureplicator_controller.api.services.topic_lookup import (
 )
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.validation import outlooks
+from ureplicator_controller.core.reporting.held import with_held
+from ureplicator_controller.core.reporting.lag import PartitionLag
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
 from ureplicator_controller.core.state.external_view import ideal_entry
 from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatches
@@ -103,7 +105,7 @@ def blueprint(
         key = find_known_topic(settings, fleet_state, path.topic, query)
         found = of_topic(lag_cache, key, fleet_state.snapshot.topics[key].value)
         outlook = _outlook(settings, fleet_state, key)
-        shown = describe(fleet_state, key) | outlook | topic_json(found)
+        shown = describe(fleet_state, key, found.partitions) | outlook | topic_json(found)
         return shown, 200, etag(fleet_state.nodes.get(fleet.paths.topic(key)))
 
     @api.delete("/topics/<path:topic>", responses=write_responses(TopicChanged, 404, 409))
@@ -264,9 +266,12 @@ def _outlook(settings: Settings, fleet_state: FleetState, key: TopicKey) -> dict
     }
 
 
-def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
+def describe(
+    fleet_state: FleetState, key: TopicKey, lags: Mapping[int, PartitionLag]
+) -> dict[str, Any]:
     """Details of a topic: those of uReplicator, and mismatches with reasons."""
     snapshot = fleet_state.snapshot
+    differing = topic_mismatches(snapshot, fleet_state.view, key)
     intent = snapshot.topics[key].value
     partitions = [Partition(key.route, key.topic, number) for number in range(intent.partitions)]
     view = {
@@ -292,7 +297,8 @@ def describe(fleet_state: FleetState, key: TopicKey) -> dict[str, Any]:
         "serverToPartitionMapping": _by_worker(view),
         "serverToNumPartitionsMapping": _online_by_worker(view),
         "mismatches": [
-            mismatch_json(found) for found in topic_mismatches(snapshot, fleet_state.view, key)
+            mismatch_json(found)
+            for found in with_held(differing, snapshot, fleet_state.view, {key: lags})
         ],
         "excluded": {
             str(each.number): why

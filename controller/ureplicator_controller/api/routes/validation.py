@@ -24,16 +24,20 @@ from ureplicator_controller.api.http.models.validation import (
     ValidationResult,
 )
 from ureplicator_controller.api.http.openapi import group
+from ureplicator_controller.api.lag_collection.cache import LagCache
+from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.routes.topics import mismatch_json
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
 from ureplicator_controller.api.services.validation import compare_with_limits, with_outlooks
 from ureplicator_controller.core.balance.pools import shortages
 from ureplicator_controller.core.following.topics import followed_topics
+from ureplicator_controller.core.reporting.held import with_held
 from ureplicator_controller.core.state.exclusions import excluded_partitions
 from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_controller.core.state.mismatches import mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.state.versions import file_conditions, version_conditions
 from ureplicator_controller.core.topics.cluster_comparison import ClusterComparison
@@ -46,22 +50,19 @@ def blueprint(
     live: LiveRoutes,
     fleet: FleetCache,
     clusters: Mapping[str, ClusterTopics],
+    lag_cache: LagCache,
 ) -> APIBlueprint:
     api = group("validation", __name__)
 
     @api.get("/validation", responses=responses(ValidationResult, 404))
     @viewer
     def validation(query: RouteQuery) -> JsonResult:
-        """External view compared with the ideal state: counts, and every difference."""
+        """External view compared with the ideal state: counts, every difference, and what open transactions
+        at the source hold back."""
         route = only_route(settings, query)
         fleet_state = fleet.current()
         tallies = fleet.tallies(fleet_state)
-        found = [
-            {"route": str(each.partition.route), "topic": each.partition.topic}
-            | mismatch_json(each)
-            for each in mismatches(fleet_state.snapshot, fleet_state.view, tallies)
-            if route in (None, each.partition.route)
-        ]
+        found = _mismatches(fleet_state, tallies, lag_cache.report(), route)
         excluded = _excluded(fleet_state, route)
         counts = validation_counts(fleet_state.snapshot, tallies, route).as_json()
         conditions = list(_conditions(fleet_state))
@@ -110,6 +111,18 @@ def blueprint(
         return {"numTopics": len(found), "topics": found}
 
     return api
+
+
+def _mismatches(
+    fleet_state: FleetState, tallies: Tallies, report: LagReport | None, route: Route | None
+) -> list[dict[str, Any]]:
+    snapshot, view = fleet_state.snapshot, fleet_state.view
+    differing = mismatches(snapshot, view, tallies)
+    return [
+        {"route": str(each.partition.route), "topic": each.partition.topic} | mismatch_json(each)
+        for each in with_held(differing, snapshot, view, report.topics if report else {})
+        if route in (None, each.partition.route)
+    ]
 
 
 def _conditions(fleet_state: FleetState) -> Iterator[str]:

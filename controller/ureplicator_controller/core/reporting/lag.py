@@ -222,7 +222,9 @@ def partition_lag(
         else _retention_s(history.long, lifetime, age_s),
         held_records=extent.held,
         held_s=held_s,
-        reason=_gap_reason(position, extent) or _held_reason(held, held_s, extent),
+        reason="; ".join(
+            filter(None, (_gap_reason(position, extent), _held_reason(held, held_s, extent)))
+        ),
     )
 
 

@@ -90,12 +90,18 @@ def mismatch(
     actual = view.of(partition)
     states = {worker: reported.state for worker, reported in actual.items()}
     owner = entry.worker if entry else None
-    ideal = {} if owner is None else {owner: PartitionState.ONLINE}
+    ideal = ideal_owner(snapshot, partition)
     if states == ideal and (owner is not None or not is_active(snapshot, partition)):
         return None
     since_ms = entry.since_ms if entry else 0
     reason = _mismatch_reason(snapshot, partition, entry, actual, mass_lost)
     return Mismatch(partition, ideal, states, reason, since_ms)
+
+
+def ideal_owner(snapshot: Snapshot, partition: Partition) -> Mapping[WorkerId, PartitionState]:
+    """The worker that should own the partition, as it should report it; empty without one."""
+    entry = ideal_entry(snapshot, partition)
+    return {} if entry is None or entry.worker is None else {entry.worker: PartitionState.ONLINE}
 
 
 def _mass_lost(snapshot: Snapshot) -> frozenset[WorkerId]:

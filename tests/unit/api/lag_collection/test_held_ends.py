@@ -6,7 +6,7 @@ import pytest
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import OpenTransaction, PartitionUnavailable
-from ureplicator_common.model import position_group
+from ureplicator_common.model import PartitionState, position_group
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.core.reporting.lag import HELD_LONG_S, MAX_HOLDER_READS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
@@ -96,3 +96,31 @@ def test_questions_are_bounded(rest: RestFixture) -> None:
         named = sum("producer 4000" in each.get("reason", "") for each in progress)
         assert named == asked * MAX_HOLDER_READS
         rest.clock.advance(FRESH_S)
+
+
+def test_records_that_are_held_for_long_are_a_mismatch(held: RestFixture) -> None:
+    held.add_worker("w1")
+    held.place("orders", {0: "w1"})
+    held.put_states("w1", "orders", {0: PartitionState.ONLINE})
+    held.logs["source"].transactions["orders", 0] = OpenTransaction(4_000, 10, "billing-7")
+    assert mismatches(held) == []
+    shown_later(held)
+    (found,) = mismatches(held)
+    assert found["ideal"] == found["actual"] == {"w1": "ONLINE"}
+    reason = str(found["reason"])
+    assert reason.startswith("5001 offsets behind 10 are held by transaction billing-7")
+    (of_topic,) = held.call("GET", "/topics/orders").get_json()["mismatches"]
+    assert of_topic["reason"] == reason
+    held.logs["source"].logs["orders", 0].open_from = None
+    held.clock.advance(FRESH_S)
+    assert mismatches(held) == []
+
+
+def test_what_is_not_copied_for_another_reason_is_one_mismatch(held: RestFixture) -> None:
+    shown_later(held)
+    (found,) = mismatches(held)
+    assert found["reason"] == "not placed yet"
+
+
+def mismatches(rest: RestFixture) -> list[dict[str, object]]:
+    return list(rest.call("GET", "/validation").get_json()["mismatches"])

@@ -1,0 +1,46 @@
+"""Mismatches of partitions whose records an open transaction at the source holds back.
+
+Their workers copy all that they may: external view and ideal state agree, and only the lag tells (`lag`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from ureplicator_common.model import Partition, TopicKey
+from ureplicator_controller.core.reporting.lag import HELD_LONG_S, PartitionLag
+from ureplicator_controller.core.state.external_view import ExternalView, is_active
+from ureplicator_controller.core.state.mismatches import Mismatch, ideal_owner
+from ureplicator_controller.core.state.snapshot import Snapshot
+
+TopicLags = Mapping[TopicKey, Mapping[int, PartitionLag]]
+
+
+def with_held(
+    found: Collection[Mismatch], snapshot: Snapshot, view: ExternalView, lags: TopicLags
+) -> list[Mismatch]:
+    """The mismatches, then partitions without one that are held for `HELD_LONG_S` or longer, in order."""
+    known = {each.partition for each in found}
+    held = _held(snapshot, view, lags)
+    return [*found, *sorted((each for each in held if each.partition not in known), key=_place)]
+
+
+def _held(snapshot: Snapshot, view: ExternalView, lags: TopicLags) -> Iterator[Mismatch]:
+    for key, partitions in lags.items():
+        for number, lag in partitions.items():
+            partition = Partition(key.route, key.topic, number)
+            if not is_held(lag) or not is_active(snapshot, partition):
+                continue
+            actual = {worker: each.state for worker, each in view.of(partition).items()}
+            since_ms = snapshot.wall_ms - round((lag.held_s or 0) * 1_000)
+            ideal = ideal_owner(snapshot, partition)
+            yield Mismatch(partition, ideal, actual, lag.reason, since_ms)
+
+
+def is_held(lag: PartitionLag) -> bool:
+    """True if a transaction has held records back for so long that it is named."""
+    return bool(lag.held_records) and (lag.held_s or 0) >= HELD_LONG_S
+
+
+def _place(mismatch: Mismatch) -> Partition:
+    return mismatch.partition
