@@ -94,6 +94,19 @@ def _print(found: Mapping[str, Any]) -> None:
     unknown = again.count(None)
     text = f"{sum(each or 0 for each in again)} offsets are read again"
     click.echo(text + (f", and unknown numbers of {unknown} partitions" if unknown else ""))
+    held = {
+        _place(each): each["held"] or 0 for group in found["groups"] for each in group["partitions"]
+    }
+    if any(held.values()):
+        count = sum(each > 0 for each in held.values())
+        click.echo(
+            f"not all is copied: open transactions at the source hold {sum(held.values())} offsets of"
+            f" {count} partitions back (ureplicator topics show names them)"
+        )
+
+
+def _place(partition: Mapping[str, Any]) -> tuple[str, int]:
+    return partition["topic"], partition["partition"]
 
 
 def _names(text: str) -> list[str]:

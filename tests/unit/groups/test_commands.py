@@ -46,6 +46,16 @@ def test_a_failover_is_planned_and_then_applied(copied: RestFixture, url: str) -
     assert copied.groups_there.offset("billing", FIRST) == BASE + 30
 
 
+def test_a_plan_says_what_open_transactions_hold_back(copied: RestFixture, url: str) -> None:
+    copied.groups.add("other", {FIRST: 40})
+    copied.copied.held = 7
+    planned = run("failover", "plan", "--topics", "orders", url=url)
+    assert "not all is copied" in planned.stdout
+    assert "hold 7 offsets of 1 partitions back" in planned.stdout
+    copied.copied.held = 0
+    assert "not all is copied" not in run("failover", "plan", "--topics", "orders", url=url).stdout
+
+
 def test_a_group_that_is_not_ready_fails(copied: RestFixture, url: str) -> None:
     copied.groups_there.add("billing", {FIRST: 3}, state="Stable")
     applied = run("failover", "apply", "--topics", "orders", url=url)

@@ -56,6 +56,21 @@ def test_what_a_group_has_read_beyond_the_copy_is_read_again(copied: RestFixture
     assert (shown["translated"], shown["readAgain"]) == (BASE + COPIED, 12)
 
 
+def test_what_an_open_transaction_holds_back_is_not_called_copied(copied: RestFixture) -> None:
+    copied.copied.held = 7
+    copied.groups.add("done", {FIRST: COPIED})
+    copied.groups.add("dirty", {FIRST: COPIED + 5})
+    planned = copied.client.post("/failover?dry_run=true", json={"groups": ["dirty", "done"]})
+    dirty, done = (each["partitions"][0] for each in planned.get_json()["groups"])
+    assert (dirty["held"], done["held"]) == (7, 7)
+    held = f"7 offsets behind {COPIED} are held by an open transaction: not copied before it ends"
+    assert done["reason"] == held
+    copied.client.post("/failover", json={"groups": ["dirty"]})
+    (dirty,) = copied.client.get("/groups/dirty").get_json()["partitions"]
+    assert dirty["state"] == "waits for the copy"
+    assert dirty["reason"] == f"the group has read beyond the position of the copy: {held}"
+
+
 def test_a_failover_writes_the_offsets(copied: RestFixture) -> None:
     planned = copied.client.post("/failover?dry_run=true", json={"groups": ["billing"]}).get_json()
     assert (planned["dryRun"], copied.groups_there.commits) == (True, [])

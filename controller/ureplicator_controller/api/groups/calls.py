@@ -130,6 +130,7 @@ def _partition(each: PartitionDecision) -> dict[str, Any]:
         "reason": each.reason or each.note,
         "readAgain": each.read_again,
         "skipped": each.skipped,
+        "held": each.held,
     }
 
 

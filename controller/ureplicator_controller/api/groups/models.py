@@ -106,6 +106,10 @@ class GroupPartition(ResponseModel):
     skipped: int | None = Field(
         description="offsets that the group has passed there and has not read; null: not known"
     )
+    held: int | None = Field(
+        description="offsets of the cluster that it leaves that are held by an open transaction there: not"
+        " copied before it ends; null: not known"
+    )
 
 
 class GroupDetails(ResponseModel):

@@ -130,6 +130,12 @@ class PartitionDecision(NamedTuple):
         return self.copied.target
 
     @property
+    def held(self) -> int | None:
+        """Offsets of the log that it leaves behind an open transaction there: not copied; None: unknown."""
+        log = self.copied.source_log
+        return None if log is None else log.held
+
+    @property
     def resumes_at(self) -> int | None:
         """Source offset of the first record that consumers at the target will read; None: unknown."""
         if self.translated is None:
@@ -275,7 +281,15 @@ def _keeps(copied: CopiedPartition, source_offset: int) -> bool:
 
 def _note(copied: CopiedPartition, source_offset: int, *, loses: bool) -> str:
     notes = [BEFORE_START] if _is_before_start(copied, source_offset) else []
-    return "; ".join([*notes, METADATA_LEFT_OUT] if loses else notes)
+    return "; ".join(filter(None, (*notes, METADATA_LEFT_OUT if loses else "", _held(copied))))
+
+
+def _held(copied: CopiedPartition) -> str:
+    """Text on records that an open transaction of the log that the group leaves holds; "" if none."""
+    log = copied.source_log
+    if log is None or not log.held:
+        return ""
+    return f"{log.held} offsets behind {log.end} are held by an open transaction: not copied before it ends"
 
 
 def _is_before_start(copied: CopiedPartition, source_offset: int) -> bool:
@@ -297,7 +311,9 @@ def _bounded(copied: CopiedPartition, translated: int | None) -> int | None:
 def _waits(copied: CopiedPartition, source_offset: int, exact: int | None) -> str:
     """Reason to give the group a later offset than it can get now, or ""."""
     if copied.position is not None and source_offset > copied.position:
-        return "the group has read beyond the position of the copy"
+        held = _held(copied)
+        beyond = "the group has read beyond the position of the copy"
+        return f"{beyond}: {held}" if held else beyond
     if exact is not None and copied.log is not None and exact > copied.log.end:
         return f"consumers at the target can read up to {copied.log.end} only, and not up to {exact} yet"
     return ""

@@ -48,7 +48,8 @@ def reversed_partition(
     reason: str = "",
 ) -> CopiedPartition:
     """A copied partition as groups of the target see it. `partition`, `log`: of the source, the log read
-    after the position; `exactly_once`: delivery of the route; `reason`: why the log is not known."""
+    after the position; `exactly_once`: delivery of the route; `reason`: why the log is not known. Open
+    transactions at the target hold nothing back: most are those of the copy."""
     reached = _reached(copied, log, exactly_once=exactly_once)
     return CopiedPartition(
         target=partition,
@@ -56,7 +57,7 @@ def reversed_partition(
         translate=partial(source_offset, copied),
         translate_back=partial(_target_offset, copied, reached),
         log=log,
-        source_log=copied.log,
+        source_log=copied.log and replace(copied.log, held=0),
         reason=copied.reason or reason,
     )
 

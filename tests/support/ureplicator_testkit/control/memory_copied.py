@@ -15,13 +15,15 @@ BASE = 1_000
 class MemoryCopied:
     """Everything up to `position` is copied, `base` further at the target. The map begins at `first`.
 
-    `asked`: partitions that were read, again each time.
+    `held`: offsets of the source behind the position, in an open transaction. `asked`: partitions that were
+    read, again each time.
     """
 
     def __init__(self) -> None:
         self.position = 100
         self.base = BASE
         self.first = 0
+        self.held = 0
         self.error: Exception | None = None
         self.asked: list[TopicPartition] = []
 
@@ -38,6 +40,7 @@ class MemoryCopied:
                 translate=self._forward,
                 translate_back=self._backward,
                 log=Extent(0, self.position + self.base),
+                source_log=Extent(0, self.position, self.held),
             )
             for key in wanted
         }
