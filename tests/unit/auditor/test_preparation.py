@@ -52,6 +52,7 @@ class Clusters:
         self.admins["west"].put("orders", 2, configs=source)
         self.admins["east"].put("w.orders", 2, configs=target)
         self.positions, self.copies = MemoryPositionReader(), MemoryLogReader()
+        self.logs = MemoryLogReader()
         self.published: dict[Route, RouteSettings] = {}
         self.pauses: list[float] = []
 
@@ -60,7 +61,7 @@ class Clusters:
             settings=settings(**route),
             admins=self.admins.__getitem__,
             positions=lambda cluster: self.positions,
-            logs=lambda cluster: self.copies,
+            logs={"west": self.logs, "east": self.copies}.__getitem__,
             published=self.published.get,
             pause=self.pauses.append,
         )
@@ -89,6 +90,14 @@ def test_ranges_names_and_rate() -> None:
     assert request.options.rate_bytes_per_s == 70_000
     slow = RequestedAudit("r1", 5, WANTED.ranges, bytes_per_s=10_000)
     assert prepared(slow).options.rate_bytes_per_s == 10_000
+
+
+def test_what_an_open_transaction_holds_is_not_compared() -> None:
+    clusters = Clusters(source={}, target={})
+    clusters.logs.hold("orders", 0, 0, 9)
+    clusters.logs.logs["orders", 0].open_from = 7
+    (note,) = clusters.preparation().requested(KEY, INTENT, WANTED).notes
+    assert note.startswith("partition 0: 2 offsets behind 7 are held by an open transaction")
 
 
 def test_settings_of_the_route_and_of_both_topics() -> None:

@@ -225,3 +225,4 @@ def _notes(request: AuditRequest) -> Iterable[str]:
     ):
         if compacted:
             yield f"the {side} topic is compacted: records that it has removed are counted, not compared"
+    yield from request.notes

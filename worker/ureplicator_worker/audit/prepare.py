@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -28,6 +28,8 @@ from ureplicator_worker.audit.result import (
 T = TypeVar("T")
 
 CONFIGS_TIMEOUT_S = 10.0
+MAX_HELD = 20
+"""Partitions that notes name."""
 NO_POSITION = "the route has no committed position, and the source has records"
 
 
@@ -105,7 +107,20 @@ def prepare(
         not_comparable=transformed(settings, topic) or ambiguous(known),
         source_topic_id=original.topic_id,
         target_topic_id=copied.topic_id,
+        notes=tuple(held_notes(extents)),
     )
+
+
+def held_notes(extents: Mapping[int, Extent | PartitionUnavailable]) -> Iterator[str]:
+    """Partitions of the source whose last records are not seen: they are not committed, and not copied."""
+    held = {n: each for n, each in extents.items() if isinstance(each, Extent) and each.held}
+    for number, each in sorted(held.items())[:MAX_HELD]:
+        yield (
+            f"partition {number}: {each.held} offsets behind {each.end} are held by an open transaction at"
+            " the source: not compared"
+        )
+    if len(held) > MAX_HELD:
+        yield f"{len(held) - MAX_HELD} more partitions are held by open transactions"
 
 
 def _with_records(found: Mapping[int, Extent | PartitionUnavailable]) -> Collection[int]:

@@ -99,7 +99,7 @@ class AuditOptions:
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
     """`route` is written `source.target`. `not_comparable`: the reason, if nothing is to be compared.
-    Topic ids are "" where they are not known."""
+    Topic ids are "" where they are not known. `notes`: what is not seen."""
 
     route: str
     topic: str
@@ -109,6 +109,7 @@ class AuditRequest:
     not_comparable: str = ""
     source_topic_id: str = ""
     target_topic_id: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

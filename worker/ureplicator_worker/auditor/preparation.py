@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ureplicator_common.audits import RequestedAudit, TopicAudit
 from ureplicator_common.audits.ranges import is_of
@@ -26,6 +26,7 @@ from ureplicator_common.model import Route, RouteSettings, TopicKey, position_gr
 from ureplicator_worker.audit.prepare import (
     CONFIGS_TIMEOUT_S,
     ambiguous,
+    held_notes,
     known_topic,
     options_of,
     read,
@@ -85,13 +86,19 @@ class Preparation:
             PartitionRange(number, each.next, each.first)
             for number, each in sorted(wanted.ranges.items())
         ]
-        return self.comparison(
+        request = self.comparison(
             key,
             intent,
             ranges,
             described=self.described({key: intent}),
             bytes_per_s=wanted.bytes_per_s or self._bytes_per_s,
         )
+        return replace(request, notes=tuple(self._held_notes(key, sorted(wanted.ranges))))
+
+    def _held_notes(self, key: TopicKey, numbers: Sequence[int]) -> Iterator[str]:
+        with closing(self._logs(key.route.source)) as logs:
+            found = logs.extents({key.topic: numbers})
+        yield from held_notes({number: extent for (_, number), extent in found.items()})
 
     def _wait_until_visible(self, key: TopicKey, target_topic: str, numbers: Sequence[int]) -> None:
         group = position_group(fleet=self._fleet, route=key.route)

@@ -15,7 +15,7 @@ from ureplicator_testkit.kafka.clients import (
     MemoryPositionReader,
     MemoryTopicAdmin,
 )
-from ureplicator_worker.audit.prepare import NO_POSITION, Bound, Wanted, prepare
+from ureplicator_worker.audit.prepare import MAX_HELD, NO_POSITION, Bound, Wanted, prepare
 from ureplicator_worker.audit.result import AuditOptions, AuditRequest, PartitionRange
 
 ROUTE = Route("a", "b")
@@ -92,6 +92,24 @@ def test_records_without_a_position_are_not_compared() -> None:
     assert [each.uncompared for each in clusters.prepare().partitions] == ["", NO_POSITION]
     clusters.logs.hold("orders", 1, 9, 9)
     assert [each.uncompared for each in clusters.prepare().partitions] == ["", ""]
+
+
+def test_records_of_an_open_transaction_are_named_as_not_compared() -> None:
+    clusters = Clusters()
+    assert clusters.prepare().notes == ()
+    clusters.logs.hold("orders", 0, 0, 5_071)
+    clusters.logs.logs["orders", 0].open_from = 70
+    assert clusters.prepare().notes == (
+        "partition 0: 5001 offsets behind 70 are held by an open transaction at the source: not compared",
+    )
+    for number in range(2, 24):
+        clusters.logs.hold("orders", number, 0, 9)
+        clusters.logs.logs["orders", number].open_from = 5
+    clusters.source.put("orders", 24)
+    clusters.positions.put(position_group(fleet="fleet", route=ROUTE), "copy-orders", 23, 5)
+    assert clusters.prepare().notes[MAX_HELD:] == (
+        "3 more partitions are held by open transactions",
+    )
 
 
 def test_bounds_are_offsets_within_the_copy() -> None:
