@@ -35,10 +35,10 @@ from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.following import (
     FIRST_OFFSETS,
     PASS_S,
-    REFRESH_MS,
     TOPIC_S,
 )
 from ureplicator_worker.auditor.nodes import Change
+from ureplicator_worker.auditor.sampling import REFRESH_MS
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_a_topic_without_a_record_that_shows_its_size_goes_on_with_a_guess(
     assert ranges(audits)[-1] == [(0, FIRST_OFFSETS // 2, 9_000, FIRST_OFFSETS // 2)]
 
 
-def test_differences_are_found_and_stay(
+def test_differences_that_are_found_again_stay(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:
     following = follower(audits, positions)
@@ -198,13 +198,55 @@ def test_differences_are_found_and_stay(
     audits.differing = [Finding(1, FindingKind.MISSING, 7, -1)]
     copied(positions, 10, 10)
     following.step()
+    compared = len(audits.compared)
+    for _ in range(20):
+        audits.clock.advance(PASS_S)
+        following.step()
+        state = audits.written()
+        assert state.differences == {"missing": 1}
+        assert [each.source_offset for each in state.findings] == [7]
+    assert ranges(audits)[compared:] == [[(1, 0, 8, -1)]] * 4, "after 0, 60, 180 and 480 s"
+    assert following.differences == 1
+
+
+def test_a_difference_that_was_none_is_gone_after_the_next_pass(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    """A copy that could not be read yet."""
+    following = follower(audits, positions)
+    copied(positions, 5_000, 0)
+    following.step()
+    audits.differing = [Finding(0, FindingKind.MISSING, 5_007, -1)]
+    copied(positions, 5_010, 0)
+    following.step()
+    assert audits.written().differences == {"missing": 1}
     audits.differing = []
-    copied(positions, 20, 20)
+    audits.clock.advance(PASS_S)
     following.step()
     state = audits.written()
-    assert state.differences == {"missing": 1}
-    assert [each.source_offset for each in state.findings] == [7]
-    assert following.differences == 1
+    assert (state.differences, state.findings) == ({}, ())
+    assert state.partitions[0] == VerifiedRange(4_007, 5_010, state.partitions[0].at_ms, 5_010)
+    compared = len(audits.compared)
+    following.step()
+    assert len(audits.compared) == compared
+
+
+def test_a_differing_range_that_the_byte_rate_does_not_allow_stays(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    following = follower(audits, positions, rate=10_000)
+    copied(positions, 0, 0)
+    following.step()
+    for end in (10, 2_010, 4_010):
+        audits.differing = [Finding(0, FindingKind.MISSING, end - 1, -1)] if end > 10 else []
+        copied(positions, end, 0)
+        following.step()
+    assert 10_000 * PASS_S / 100 == 3_000, "records are of 100 bytes"
+    audits.differing = []
+    compared = len(audits.compared)
+    following.step()
+    assert len(audits.compared) == compared
+    assert audits.written().differences == {"missing": 2}
 
 
 def test_the_topic_verified_longest_ago_comes_first(

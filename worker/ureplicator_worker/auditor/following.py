@@ -11,6 +11,9 @@ of its records, which the rate is shared by.
 A topic that fails is counted, shown in the auditor's status, and left out until it is tried again
 (`failures`): the others go on. One that takes long is cut off, and keeps what was compared.
 
+Ranges that differ are compared again in the next pass, and later after growing delays: what could not be
+read then may be there now. So a difference stays only as long as it is one.
+
 A topic without new records costs no comparison. Its state is written again once in a while, so that it
 shows the time at which all that was copied had been compared.
 """
@@ -18,9 +21,9 @@ shows the time at which all that was copied had been compared.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ureplicator_common.audits import Finding, Follower, TopicAudit, VerifiedRange
@@ -36,7 +39,6 @@ from ureplicator_common.kafka.transactions.visibility import hidden
 from ureplicator_common.model import Route, TopicKey, TopicState, position_group
 from ureplicator_worker.audit.core.batches import Matched, OldFormat, Place
 from ureplicator_worker.audit.result import (
-    NO_OFFSET,
     AuditRequest,
     AuditResult,
     PartitionRange,
@@ -60,7 +62,16 @@ from ureplicator_worker.auditor.preparation import (
     not_comparable,
 )
 from ureplicator_worker.auditor.requests import Compare
-from ureplicator_worker.auditor.sampling import NewRecords, Sample, passed_offsets, samples
+from ureplicator_worker.auditor.sampling import (
+    Due,
+    NewRecords,
+    Sample,
+    caught_up,
+    differing,
+    known_positions,
+    passed_offsets,
+    samples,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +88,6 @@ ROUND_S = 5.0
 TOPIC_S = 2 * PASS_S
 """A topic that takes longer is cut off after its round. At the route's rate, one that takes the whole rate
 is read in half of it."""
-REFRESH_MS = 600_000
-"""A topic without new records shows a time that is not older than this."""
 FIRST_OFFSETS = 30
 """Of a topic whose size of records is not known, in its first comparison: with records of 1 MB, the most that
 brokers take by default, they are a pass of the default rate."""
@@ -87,45 +96,7 @@ GUESSED_BYTES = 1_000.0
 """Size of a record, where none is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """A topic with positions read at `read_ms`, and its state. `unfinished`: partitions for the next pass."""
-
-    key: TopicKey
-    intent: TopicIntent
-    audit: TopicAudit | None
-    positions: Mapping[int, int]
-    read_ms: int
-    unfinished: frozenset[int] = frozenset()
-
-    @property
-    def places(self) -> dict[int, Place]:
-        """Places at which partitions with new records are known to be aligned."""
-        known = {
-            number: next_first(self.audit, self.intent, number) or (position, NO_OFFSET)
-            for number, position in self.positions.items()
-        }
-        return {
-            number: Place(first, copy)
-            for number, (first, copy) in known.items()
-            if first < self.positions[number] and copy != NO_OFFSET
-        }
-
-    @property
-    def target_topic(self) -> str:
-        return self.intent.target_topic or self.key.topic
-
-    def without(self, numbers: Collection[int]) -> _Due:
-        positions = {n: offset for n, offset in self.positions.items() if n not in numbers}
-        return replace(self, positions=positions)
-
-    @property
-    def oldest_ms(self) -> int:
-        known = self.audit.partitions.values() if self.audit else ()
-        return min((each.at_ms for each in known), default=0)
-
-
-_Compared = tuple[_Due, str]
+_Compared = tuple[Due, str]
 """The topic as it is then; the reason why not all could be compared, "" if it could."""
 
 
@@ -163,6 +134,7 @@ class RouteFollower:
         self._clock = clock
         self._record_bytes: dict[TopicKey, float] = {}
         self._unfinished: dict[TopicKey, int] = {}
+        self._differing: Failures[TopicKey] = Failures()
         self._measured = 0
         self.failures: Failures[TopicKey] = Failures()
         self.passed = self.compared = self.differences = self.passes = 0
@@ -191,7 +163,7 @@ class RouteFollower:
             return False
         due = sorted(self._due(), key=lambda each: each.oldest_ms)
         described = self._preparation.described(
-            {each.key: each.intent for each in due if self._new(each)}
+            {each.key: each.intent for each in due if self._new(each) or each.differs}
         )
         late_s = self._clock.monotonic_s() + SCAN_S
 
@@ -204,10 +176,11 @@ class RouteFollower:
             if matched is not None:
                 left.append(matched)
         self._compare_rest(left, described)
+        self._compare_again([each for each in due if each.differs], described)
         self.passes += 1
         return True
 
-    def _compare_rest(self, due: Sequence[_Due], described: Described) -> None:
+    def _compare_rest(self, due: Sequence[Due], described: Described) -> None:
         """Records of what is not known to be equal, within the byte rate."""
         new = {each.key: self._new(each) for each in due}
         total_bytes = sum(
@@ -221,7 +194,34 @@ class RouteFollower:
             if self._guarded(each, partial(self._topic, each, chosen, described)) is not None:
                 self.failures.remove(each.key)
 
-    def _guarded(self, due: _Due, compare: Callable[[], _Compared]) -> _Due | None:
+    def _compare_again(self, due: Sequence[Due], described: Described) -> None:
+        """Ranges that differed before this pass, as far as they fit the byte rate."""
+        now_s, budget_bytes = self._clock.monotonic_s(), self._config.audit.bytes_per_s * PASS_S
+        for each in due:
+            record_bytes = self._record_bytes.get(each.key, GUESSED_BYTES)
+            each = replace(each, audit=self._nodes.state(each.key))
+            chosen = differing(each, offsets=int(budget_bytes / record_bytes))
+            if not each.differs:
+                self._differing.remove(each.key)
+            elif chosen and self._differing.due(each.key, now_s=now_s):
+                budget_bytes -= record_bytes * sum(one.next - one.first for one in chosen.values())
+                self._differing.add(each.key, "differs", now_s=now_s)
+                self._guarded(each, partial(self._compared_again, each, chosen, described))
+
+    def _compared_again(
+        self, due: Due, chosen: Mapping[int, Sample], described: Described
+    ) -> _Compared:
+        """What is found replaces what was, where it covers all of that."""
+        result, _ = self._compared(due, chosen, described, stop_at_end=True)
+        found = compared_ranges(result, at_ms=due.read_ms)
+        covered = {number: each for number, each in found.items() if due.is_covered(number, each)}
+        findings = [each for each in stored_findings(result) if each.partition in covered]
+        self._nodes.write(
+            due.key, partial(_corrected, compared=covered, findings=findings, intent=due.intent)
+        )
+        return due, ""
+
+    def _guarded(self, due: Due, compare: Callable[[], _Compared]) -> Due | None:
         """Compare one topic: the topic as it is then; None: it failed, which is noted."""
         key = due.key
         try:
@@ -238,7 +238,7 @@ class RouteFollower:
         self.failures.add(key, why, now_s=self._clock.monotonic_s())
         return None
 
-    def _matched(self, due: _Due, described: Described, late: Callable[[], bool]) -> _Compared:
+    def _matched(self, due: Due, described: Described, late: Callable[[], bool]) -> _Compared:
         """Pass over what is equal by the checksums of its batches."""
         began = due.places
         if not began:
@@ -260,7 +260,7 @@ class RouteFollower:
             due = replace(due, audit=change(due.audit))
         return self._left(due, progress.unfinished), progress.failure
 
-    def _left(self, due: _Due, unfinished: frozenset[int]) -> _Due:
+    def _left(self, due: Due, unfinished: frozenset[int]) -> Due:
         """Leave partitions to the next pass, `UNFINISHED_PASSES` times at most."""
         count = self._unfinished.get(due.key, 0) + 1 if unfinished else 0
         if count > UNFINISHED_PASSES:
@@ -268,7 +268,7 @@ class RouteFollower:
         self._unfinished[due.key] = count
         return replace(due, unfinished=unfinished)
 
-    def _scan(self, due: _Due, described: Described, late: Callable[[], bool]) -> Scan:
+    def _scan(self, due: Due, described: Described, late: Callable[[], bool]) -> Scan:
         """Leave what cannot be read to the comparison of records, which says why."""
         request = self._request(due, (), described)
 
@@ -300,7 +300,7 @@ class RouteFollower:
         except Exception:
             logger.exception("the state of %s cannot be written", key)
 
-    def _due(self) -> list[_Due]:
+    def _due(self) -> list[Due]:
         settings = self._preparation.settings(self.route)
         topics = {
             key: intent
@@ -322,14 +322,12 @@ class RouteFollower:
         with closing(self._positions(self.route.target)) as reader:
             found = reader.read(self._group, wanted)
         due = [
-            _Due(key, intent, self._nodes.state(key), _known(found, key, intent), read_ms)
+            Due(key, intent, self._nodes.state(key), known_positions(found, key, intent), read_ms)
             for key, intent in topics.items()
         ]
         return self._visible(due, found)
 
-    def _visible(
-        self, due: Sequence[_Due], stored: Mapping[TargetPartition, Position]
-    ) -> list[_Due]:
+    def _visible(self, due: Sequence[Due], stored: Mapping[TargetPartition, Position]) -> list[Due]:
         """Leave partitions to a later pass whose copy cannot be read up to the position yet."""
         new = {(each.target_topic, number) for each in due for number in self._new(each)}
         if not new:
@@ -342,7 +340,7 @@ class RouteFollower:
             each.without({n for topic, n in late if topic == each.target_topic}) for each in due
         ]
 
-    def _new(self, due: _Due) -> dict[int, NewRecords]:
+    def _new(self, due: Due) -> dict[int, NewRecords]:
         size_bytes = self._record_bytes.get(due.key)
         most = max(1, FIRST_OFFSETS // max(1, len(due.positions)))
         new = {}
@@ -359,11 +357,12 @@ class RouteFollower:
     def _forget(self, topics: Mapping[TopicKey, TopicIntent]) -> None:
         """Keep nothing of topics that are not followed any more."""
         self.failures.keep(topics.keys())
+        self._differing.keep(topics.keys())
         for known in (self._record_bytes, self._unfinished):
             for key in known.keys() - topics.keys():
                 del known[key]
 
-    def _topic(self, due: _Due, chosen: Mapping[int, Sample], described: Described) -> _Compared:
+    def _topic(self, due: Due, chosen: Mapping[int, Sample], described: Described) -> _Compared:
         """Compare records."""
         compared: dict[int, VerifiedRange] = {}
         result, why = self._compared(due, chosen, described) if chosen else (None, "")
@@ -371,11 +370,11 @@ class RouteFollower:
             compared = compared_ranges(result, at_ms=due.read_ms)
             self._count(due.key, result)
         quiet = {
-            number: _caught_up(due, number, position)
+            number: verified
             for number, position in due.positions.items()
-            if number not in chosen
+            if number not in chosen and (verified := caught_up(due, number, position))
         }
-        compared |= {number: verified for number, verified in quiet.items() if verified}
+        compared |= quiet
         if compared or why != (due.audit.failure if due.audit else ""):
             skipped, passed = passed_offsets(chosen, compared)
             self.passed += passed
@@ -385,7 +384,7 @@ class RouteFollower:
                 partial(
                     _written,
                     compared=compared,
-                    findings=stored_findings(result) if result else (),
+                    findings=[*(stored_findings(result) if result else ()), *due.findings(quiet)],
                     intent=due.intent,
                     skipped=skipped,
                     passed=passed,
@@ -395,14 +394,14 @@ class RouteFollower:
         return due, why
 
     def _compared_gaps(
-        self, due: _Due, gaps: Mapping[int, Sample], described: Described
+        self, due: Due, gaps: Mapping[int, Sample], described: Described
     ) -> tuple[AuditResult | None, str]:
         result, why = self._compared(due, gaps, described, stop_at_end=True)
         self._count(due.key, result)
         return result, why
 
     def _request(
-        self, due: _Due, ranges: Sequence[PartitionRange], described: Described
+        self, due: Due, ranges: Sequence[PartitionRange], described: Described
     ) -> AuditRequest:
         return self._preparation.comparison(
             due.key,
@@ -415,7 +414,7 @@ class RouteFollower:
 
     def _compared(
         self,
-        due: _Due,
+        due: Due,
         chosen: Mapping[int, Sample],
         described: Described,
         *,
@@ -457,27 +456,6 @@ class RouteFollower:
             logger.error("%s differs behind the copy: %s", key, differences)
 
 
-def _known(
-    found: Mapping[TargetPartition, Position], key: TopicKey, intent: TopicIntent
-) -> dict[int, int]:
-    """Positions of the partitions that have one."""
-    topic = intent.target_topic or key.topic
-    stored = {n: found[topic, n] for n in range(intent.partitions) if (topic, n) in found}
-    return {number: each.offset for number, each in stored.items() if each.offset >= 0}
-
-
-def _caught_up(due: _Due, number: int, position: int) -> VerifiedRange | None:
-    """The range of a partition without new records, if its time is due to be written."""
-    known = next_first(due.audit, due.intent, number)
-    if known is None:
-        return VerifiedRange(position, position, due.read_ms)
-    assert due.audit is not None
-    verified = due.audit.partitions[number]
-    if verified.next != position or due.read_ms - verified.at_ms < REFRESH_MS:
-        return None
-    return replace(verified, at_ms=due.read_ms)
-
-
 def _written(
     before: TopicAudit | None,
     *,
@@ -497,4 +475,22 @@ def _written(
         passed=passed,
         skipped=skipped,
         failure=failure,
+    )
+
+
+def _corrected(
+    before: TopicAudit | None,
+    *,
+    compared: Mapping[int, VerifiedRange],
+    findings: Sequence[Finding],
+    intent: TopicIntent,
+) -> TopicAudit:
+    return _written(
+        before,
+        compared=compared,
+        findings=findings,
+        intent=intent,
+        passed=0,
+        skipped=0,
+        failure=before.failure if before else "",
     )

@@ -8,13 +8,78 @@ lasts is found in a sample, a single lost record may not be. What was compared i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from ureplicator_common.audits import VerifiedRange
+from ureplicator_common.audits import Finding, TopicAudit, VerifiedRange
+from ureplicator_common.audits.ranges import is_of
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.position_rows import TargetPartition
+from ureplicator_common.model import TopicKey
+from ureplicator_worker.audit.core.batches import Place
+from ureplicator_worker.audit.result import NO_OFFSET
+from ureplicator_worker.auditor.preparation import next_first
 
 MIN_OFFSETS = 100
 """Least part of a partition that is worth a task: finding the copy of its first record costs as much."""
+REFRESH_MS = 600_000
+"""A topic without new records shows a time that is not older than this."""
+LEAD_OFFSETS = 1_000
+"""Compared before a difference, so that both sides are aligned where it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A topic with positions read at `read_ms`, and its state. `unfinished`: partitions for the next pass."""
+
+    key: TopicKey
+    intent: TopicIntent
+    audit: TopicAudit | None
+    positions: Mapping[int, int]
+    read_ms: int
+    unfinished: frozenset[int] = frozenset()
+
+    @property
+    def places(self) -> dict[int, Place]:
+        """Places at which partitions with new records are known to be aligned."""
+        known = {
+            number: next_first(self.audit, self.intent, number) or (position, NO_OFFSET)
+            for number, position in self.positions.items()
+        }
+        return {
+            number: Place(first, copy)
+            for number, (first, copy) in known.items()
+            if first < self.positions[number] and copy != NO_OFFSET
+        }
+
+    @property
+    def target_topic(self) -> str:
+        return self.intent.target_topic or self.key.topic
+
+    def without(self, numbers: Collection[int]) -> Due:
+        positions = {n: offset for n, offset in self.positions.items() if n not in numbers}
+        return replace(self, positions=positions)
+
+    @property
+    def oldest_ms(self) -> int:
+        known = self.audit.partitions.values() if self.audit else ()
+        return min((each.at_ms for each in known), default=0)
+
+    @property
+    def differs(self) -> bool:
+        known = self.audit.partitions.values() if self.audit else ()
+        return any(each.differences for each in known)
+
+    def findings(self, numbers: Collection[int]) -> Iterator[Finding]:
+        """What is known to differ in these partitions."""
+        known = self.audit.findings if self.audit else ()
+        return (each for each in known if each.partition in numbers)
+
+    def is_covered(self, number: int, new: VerifiedRange) -> bool:
+        """True if all differences of a partition lie in this range."""
+        known = self.audit.partitions[number].differences if self.audit else None
+        return known is not None and new.first <= known.first and known.last < new.next
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +132,43 @@ def passed_offsets(
             skipped += sample.skipped
             passed += sample.skipped + max(0, compared[number].next - sample.first)
     return skipped, passed
+
+
+def differing(due: Due, *, offsets: int) -> dict[int, Sample]:
+    """Ranges of a topic that differ, with what precedes them; no more than so many offsets."""
+    found: dict[int, Sample] = {}
+    if due.audit is None or not is_of(
+        due.audit, due.intent.source_topic_id, due.intent.target_topic_id
+    ):
+        return found
+    for number, verified in due.audit.partitions.items():
+        wrong = verified.differences
+        if wrong is None or due.positions.get(number, 0) <= wrong.last:
+            continue
+        sample = Sample(max(0, wrong.first - LEAD_OFFSETS), wrong.last + 1, NO_OFFSET, 0)
+        offsets -= sample.next - sample.first
+        if offsets < 0:
+            break
+        found[number] = sample
+    return found
+
+
+def known_positions(
+    found: Mapping[TargetPartition, Position], key: TopicKey, intent: TopicIntent
+) -> dict[int, int]:
+    """Positions of the partitions that have one."""
+    topic = intent.target_topic or key.topic
+    stored = {n: found[topic, n] for n in range(intent.partitions) if (topic, n) in found}
+    return {number: each.offset for number, each in stored.items() if each.offset >= 0}
+
+
+def caught_up(due: Due, number: int, position: int) -> VerifiedRange | None:
+    """The range of a partition without new records, if its time is due to be written."""
+    known = next_first(due.audit, due.intent, number)
+    if known is None:
+        return VerifiedRange(position, position, due.read_ms)
+    assert due.audit is not None
+    verified = due.audit.partitions[number]
+    if verified.next != position or due.read_ms - verified.at_ms < REFRESH_MS:
+        return None
+    return replace(verified, at_ms=due.read_ms)
