@@ -64,6 +64,24 @@ def test_a_name_that_is_there_has_none(url: str, words: tuple[str, ...]) -> None
             "no route source.tarket is configured; did you mean 'source.target'?",
         ),
         (("topics", "show", "ordres"), "'ordres' is not whitelisted; did you mean 'orders'?"),
+        (("topics", "pause", "ordres"), "not whitelisted on source.target; did you mean 'orders'?"),
+        (("topics", "delete", "ordres"), "whitelisted on source.target; did you mean 'orders'?"),
+        (("topics", "expand", "ordres", "3"), "on source.target; did you mean 'orders'?"),
+        (("positions", "set", "ordres", "earliest"), "did you mean 'orders'?"),
+        (("audits", "request", "ordres"), "did you mean 'orders'?"),
+        (("failover", "plan", "--topics", "ordres"), "did you mean 'orders'?"),
+        (
+            ("offsets", "translate", "--topic", "ordres", "--partition", "0", "--offset", "1"),
+            "did you mean 'orders'?",
+        ),
+        (("topics", "list", "--src", "sorce"), "is configured; did you mean 'source'?"),
+        (("topics", "list", "--dst", "targt"), "is configured; did you mean 'target'?"),
+        (
+            ("instances", "show", "rack1"),
+            "no worker 'rack1' is live or known; did you mean 'rack-1'?",
+        ),
+        (("instances", "drain", "rack1"), "did you mean 'rack-1'?"),
+        (("instances", "forget", "rack1"), "did you mean 'rack-1'?"),
         (("limits", "set", "route", "west.north", "1MB/s"), "no route west.north is configured"),
         (
             ("routes", "pause", "source.targt"),
@@ -74,3 +92,27 @@ def test_a_name_that_is_there_has_none(url: str, words: tuple[str, ...]) -> None
 def test_any_other_is_refused(url: str, words: tuple[str, ...], refusal: str) -> None:
     done = run(*words, url=url)
     assert (done.exit_code, refusal in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("routes", "pause"),
+        ("tasks", "show"),
+        ("limits", "clear", "route"),
+        ("limits", "clear", "worker"),
+        ("instances", "drain"),
+        ("topics", "pause"),
+    ],
+)
+@pytest.mark.parametrize("name", ["/leading", "a/b", "a//b", "trailing/"])
+def test_a_name_with_slashes_is_refused_by_a_controller(
+    url: str, words: tuple[str, ...], name: str
+) -> None:
+    """Werkzeug merges slashes and redirects, to another name."""
+    done = run(*words, name, url=url)
+    assert done.exit_code == 1
+    assert name in done.stderr
+    assert f"{name}/pause" not in done.stderr
+    assert "no resource" not in done.stderr
+    assert "not a uReplicator controller" not in done.stderr

@@ -122,7 +122,7 @@ class AuditService:
         return self._editor.edit_latest(path, decide, lambda node: node is None)
 
     def _auditable(self, config: RouteConfig, key: TopicKey) -> TopicIntent:
-        intent = require_not_deleting(key, self._intents.find(key))
+        intent = require_not_deleting(key, self._intents.find(key), self._intents.known)
         if intent.stopped:
             raise conflict(
                 f"{key.topic} was stopped: {intent.stopped}",

@@ -23,7 +23,11 @@ from ureplicator_controller.api.groups.models import FailoverBody, TranslateQuer
 from ureplicator_controller.api.http.models.routes import shown_sync
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.api.services.topic_checks import not_whitelisted, require_partition
+from ureplicator_controller.api.services.topic_checks import (
+    not_whitelisted,
+    require_partition,
+    similar,
+)
 from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
@@ -169,7 +173,7 @@ class GroupService:
         """Target topic, source offset and target offset."""
         topic = self._topics(config.route).get(wanted.topic)
         if topic is None:
-            raise not_whitelisted(f"{wanted.topic!r} is not whitelisted on {config.route}")
+            raise self._not_whitelisted(config.route, wanted.topic)
         topic_key = TopicKey(config.route, wanted.topic)
         intent = self._fleet.current().snapshot.topics[topic_key].value
         require_partition(topic_key, intent, wanted.partition)
@@ -194,10 +198,14 @@ class GroupService:
         }
         for name in names:
             if name not in at_source:
-                raise not_whitelisted(f"{name!r} is not whitelisted on {way.config.route}")
+                raise self._not_whitelisted(way.config.route, name)
         chosen = {at_source[name].source: at_source[name] for name in names}
         found = Survey(way.clusters, selected=_ALL).read(chosen)
         return [each for each in found if each.partitions]
+
+    def _not_whitelisted(self, route: Route, name: str) -> Problem:
+        like = similar(TopicKey(route, name), self._fleet.current().snapshot.topics.keys())
+        return not_whitelisted(f"{name!r} is not whitelisted on {route}{like}")
 
     def _topics(self, route: Route) -> Mapping[str, RouteTopic]:
         return route_topics(self._fleet.current().snapshot, route)

@@ -75,8 +75,9 @@ def blueprint(
     def show_instance(path: WorkerPath, query: Query) -> Response:
         """One worker, with its partitions."""
         fleet_state = fleet.current()
-        if path.worker not in known_workers(fleet_state.snapshot):
-            raise unknown_worker(path.worker)
+        known = known_workers(fleet_state.snapshot)
+        if path.worker not in known:
+            raise unknown_worker(path.worker, known)
         worker = WorkerId(path.worker)
         shown = response(fleet_state, [worker])
         shown.headers.update(etag(fleet_state.nodes.get(fleet.paths.worker_known(worker))))

@@ -61,7 +61,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         ]
         return {"limits": shown}, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
 
-    @api.put("/limits/routes/<route>", responses=declared)
+    @api.put("/limits/routes/<path:route>", responses=declared)
     @operator
     def limit_route(
         path: RoutePath, query: Query, body: LimitBody, header: IfMatchHeader
@@ -69,7 +69,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, switches: SwitchService)
         """Limit a route: all its topics together, on all workers."""
         return changed(_of_route(settings, path), body.bytes_per_second, header)
 
-    @api.delete("/limits/routes/<route>", responses=declared)
+    @api.delete("/limits/routes/<path:route>", responses=declared)
     @operator
     def clear_route(path: RoutePath, query: Query, header: IfMatchHeader) -> JsonResult:
         """Remove the limit of a route."""

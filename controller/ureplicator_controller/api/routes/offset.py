@@ -59,7 +59,7 @@ def blueprint(*, settings: Settings, fleet: FleetCache, lag_cache: LagCache) -> 
             ],
         }
 
-    @api.get("/offset/<topic>/<partition>", responses=responses(PartitionOffset, 404))
+    @api.get("/offset/<path:topic>/<partition>", responses=responses(PartitionOffset, 404))
     @viewer
     def show_offset(path: TopicPartitionPath, query: RouteQuery) -> JsonResult:
         """Lag of one partition."""

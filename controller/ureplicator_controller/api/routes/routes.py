@@ -74,7 +74,7 @@ def blueprint(
         }
         return {"routes": shown}, 200, etag(fleet_state.nodes.get(fleet.paths.settings))
 
-    @api.post("/routes/<route>/pause", responses=write_responses(RouteChanged, 404))
+    @api.post("/routes/<path:route>/pause", responses=write_responses(RouteChanged, 404))
     @operator
     def pause_route(
         path: RoutePath, query: Query, body: OptionalBody, header: IfMatchHeader
@@ -82,7 +82,7 @@ def blueprint(
         """Pause copying of all topics of a route, also of those added later; positions are kept."""
         return switched(path, header, paused=True)
 
-    @api.post("/routes/<route>/resume", responses=write_responses(RouteChanged, 404))
+    @api.post("/routes/<path:route>/resume", responses=write_responses(RouteChanged, 404))
     @operator
     def resume_route(
         path: RoutePath, query: Query, body: OptionalBody, header: IfMatchHeader
@@ -101,7 +101,7 @@ def blueprint(
 
 
 def _add_settings(api: APIBlueprint, *, settings: Settings, switches: SwitchService) -> None:
-    @api.put("/routes/<route>/settings", responses=write_responses(RouteSettingsChanged, 404))
+    @api.put("/routes/<path:route>/settings", responses=write_responses(RouteSettingsChanged, 404))
     @operator_unless_dry_run
     def change_route_settings(
         path: RoutePath, query: RouteSettingsQuery, body: RouteSettingsBody, header: IfMatchHeader

@@ -85,7 +85,7 @@ def blueprint(
         """Names of all whitelisted topics, or of those that the filters select."""
         fleet_state = fleet.current()
         routes = known_routes(settings, fleet_state, query)
-        require_route(query.route, routes)
+        require_route(query.route, known_routes(settings, fleet_state, RouteQuery()))
         names = selected_topics(
             fleet_state.snapshot,
             {route for route in routes if query.route in (None, str(route))},
@@ -232,7 +232,7 @@ def _add_expanding(api: APIBlueprint, *, settings: Settings, topics: TopicServic
 def _add_pausing(api: APIBlueprint, *, settings: Settings, topics: TopicService) -> None:
     declared = write_responses(TopicChanged, 404, 409)
 
-    @api.post("/topics/<topic>/pause", responses=declared)
+    @api.post("/topics/<path:topic>/pause", responses=declared)
     @operator
     def pause_topic(
         path: TopicPath, query: RouteQuery, body: OptionalBody, header: IfMatchHeader
@@ -241,7 +241,7 @@ def _add_pausing(api: APIBlueprint, *, settings: Settings, topics: TopicService)
         config = chosen_route(settings, query)
         return shown(config.route, path.topic, topics.pause(config, path.topic, header.condition))
 
-    @api.post("/topics/<topic>/resume", responses=declared)
+    @api.post("/topics/<path:topic>/resume", responses=declared)
     @operator
     def resume_topic(
         path: TopicPath, query: RouteQuery, body: ResumeTopicBody, header: IfMatchHeader

@@ -5,7 +5,7 @@ Decisions read ZooKeeper itself, never the cached tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -53,10 +53,16 @@ class IntentStore:
         new_id: Callable[[], str],
     ) -> None:
         self._coordination = coordination
+        self._fleet = fleet
         self._paths = fleet.paths
         self._editor = editor
         self._blacklist = blacklist
         self._new_id = new_id
+
+    @property
+    def known(self) -> Collection[TopicKey]:
+        """Topics of the cached tree, to compare names with."""
+        return self._fleet.current().snapshot.topics.keys()
 
     def find(self, key: TopicKey, condition: Precondition = ALWAYS) -> TopicIntent | None:
         """The intent as ZooKeeper has it now."""
@@ -108,7 +114,7 @@ class IntentStore:
         self._coordination.sync(self._paths.topic(key))
 
         def checked(now: TopicIntent | None) -> TopicIntent:
-            return change(require_not_deleting(key, now))
+            return change(require_not_deleting(key, now, self.known))
 
         changed = self.write(key, checked, request_id=self._new_id(), condition=condition)
         assert changed is not None

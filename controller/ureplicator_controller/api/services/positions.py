@@ -140,7 +140,8 @@ class PositionService:
         return planned
 
     def _changeable(self, key: TopicKey, condition: Precondition) -> TopicIntent:
-        return _not_stopped(key, require_not_deleting(key, self._intents.find(key, condition)))
+        found = self._intents.find(key, condition)
+        return _not_stopped(key, require_not_deleting(key, found, self._intents.known))
 
     def _planned(
         self,

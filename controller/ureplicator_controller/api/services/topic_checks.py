@@ -22,10 +22,16 @@ def target_conflict(owner: TopicKey, target_topic: str) -> Problem:
 
 def note_on_topic(key: TopicKey, known: Collection[TopicKey]) -> str:
     """A remark on a topic that is not whitelisted, which may be on purpose; "" for one that is."""
-    if key in known:
-        return ""
-    similar = did_you_mean(key.topic, {each.topic for each in known if each.route == key.route})
-    return f"{key.topic} is not whitelisted on {key.route}{similar}"
+    return (
+        ""
+        if key in known
+        else f"{key.topic} is not whitelisted on {key.route}{similar(key, known)}"
+    )
+
+
+def similar(key: TopicKey, known: Collection[TopicKey]) -> str:
+    """The topic of the route that the name is most like, as a question; "" for none."""
+    return did_you_mean(key.topic, {each.topic for each in known if each.route == key.route})
 
 
 def require_absent(key: TopicKey, intent: TopicIntent | None) -> None:
@@ -40,9 +46,12 @@ def require_absent(key: TopicKey, intent: TopicIntent | None) -> None:
     )
 
 
-def require_whitelisted(key: TopicKey, intent: TopicIntent | None) -> TopicIntent:
+def require_whitelisted(
+    key: TopicKey, intent: TopicIntent | None, known: Collection[TopicKey] = ()
+) -> TopicIntent:
+    """`known`: topics of which the refusal names one that is similar."""
     if intent is None:
-        raise not_whitelisted(f"{key.topic} is not whitelisted on {key.route}")
+        raise not_whitelisted(f"{key.topic} is not whitelisted on {key.route}{similar(key, known)}")
     return intent
 
 
@@ -54,25 +63,30 @@ def not_whitelisted(detail: str) -> Problem:
     )
 
 
-def require_not_deleting(key: TopicKey, intent: TopicIntent | None) -> TopicIntent:
-    known = require_whitelisted(key, intent)
-    if known.state is TopicState.DELETING:
+def require_not_deleting(
+    key: TopicKey, intent: TopicIntent | None, known: Collection[TopicKey] = ()
+) -> TopicIntent:
+    found = require_whitelisted(key, intent, known)
+    if found.state is TopicState.DELETING:
         raise _deleting(key)
-    return known
+    return found
 
 
 def require_not_shrinking(
-    key: TopicKey, intent: TopicIntent | None, partitions: int
+    key: TopicKey,
+    intent: TopicIntent | None,
+    partitions: int,
+    known: Collection[TopicKey] = (),
 ) -> TopicIntent:
     """The intent, if it may be expanded to this number of partitions."""
-    known = require_not_deleting(key, intent)
-    if partitions < known.partitions:
+    found = require_not_deleting(key, intent, known)
+    if partitions < found.partitions:
         raise bad_request(
-            f"{key.topic} has {known.partitions} partitions already; the number cannot shrink",
+            f"{key.topic} has {found.partitions} partitions already; the number cannot shrink",
             field="numPartitions",
-            hint=f"use {known.partitions} or more",
+            hint=f"use {found.partitions} or more",
         )
-    return known
+    return found
 
 
 def require_partition(key: TopicKey, intent: TopicIntent, number: int) -> None:

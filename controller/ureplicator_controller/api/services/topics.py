@@ -110,7 +110,9 @@ class TopicService:
         """Copy more partitions of a whitelisted topic; the present number changes nothing.
         `raise_partitions`: as of `add`."""
         key = TopicKey(config.route, topic)
-        before = require_not_shrinking(key, self._intents.find(key, condition), partitions)
+        before = require_not_shrinking(
+            key, self._intents.find(key, condition), partitions, self._intents.known
+        )
         whole = before.whole
         if before.partitions < partitions:
             source = self._clusters.find_in_source(key)
@@ -147,7 +149,7 @@ class TopicService:
 
         Until then the deletion of its positions can be requested; that request cannot be revoked.
         """
-        before = require_whitelisted(key, self._intents.find(key, condition))
+        before = require_whitelisted(key, self._intents.find(key, condition), self._intents.known)
         request_id = self._new_id()
 
         def deleting(now: TopicIntent) -> TopicIntent:
@@ -177,7 +179,7 @@ class TopicService:
         A restart copies the topics that have this name now, from their first records.
         """
         key = TopicKey(config.route, topic)
-        before = require_not_deleting(key, self._intents.find(key, condition))
+        before = require_not_deleting(key, self._intents.find(key, condition), self._intents.known)
         if not before.stopped:
             return self._set_state(config, topic, TopicState.ACTIVE, condition)
         if not restart:

@@ -7,13 +7,14 @@ fences too few transactional ids. An eviction that is lost with it is decided ag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import MAX_SLOTS, WorkerId
+from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znodes import (
     UnreadableContent,
     decode_known_worker,
@@ -25,6 +26,7 @@ from ureplicator_controller.api.http.problems import Problem, conflict, not_foun
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
 from ureplicator_controller.core.planning.bookkeeping import needed_workers
+from ureplicator_controller.core.state.snapshot import Snapshot
 
 Change = Callable[[KnownWorker | None], tuple[KnownWorker, bool]]
 """Known worker before -> after, and whether it is to be written. May raise a Problem."""
@@ -65,7 +67,7 @@ class WorkerService:
             raise conflict(f"worker {worker} is live", field="worker", hint="stop it first")
         seen = (snapshot.known, snapshot.registered, snapshot.assignments)
         if not (worker in snapshot.unreadable_workers or any(worker in each for each in seen)):
-            raise unknown_worker(worker)
+            raise unknown_worker(worker, _ids(snapshot))
         needed = needed_workers(snapshot, [worker])
         if worker in needed:
             raise conflict(
@@ -142,7 +144,7 @@ class WorkerService:
         path = self._paths.worker_live(worker)
         node = self._coordination.get(path)
         if node is None:
-            raise unknown_worker(worker)
+            raise unknown_worker(worker, _ids(self._fleet.current().snapshot))
         return KnownWorker(max_slots=decoded(path, node, decode_live_worker).slots)
 
 
@@ -156,9 +158,14 @@ def _known(node: Node | None) -> KnownWorker | None:
         return _UNREADABLE
 
 
-def unknown_worker(worker: str) -> Problem:
+def _ids(snapshot: Snapshot) -> Iterable[WorkerId]:
+    return {*snapshot.live, *snapshot.known}
+
+
+def unknown_worker(worker: str, known: Iterable[str] = ()) -> Problem:
+    """`known`: ids of which the refusal names one that is similar."""
     return not_found(
-        f"no worker {worker!r} is live or known",
+        f"no worker {worker!r} is live or known{did_you_mean(worker, known)}",
         field="worker",
         hint="GET /instances lists them",
     )

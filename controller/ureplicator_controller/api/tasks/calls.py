@@ -38,13 +38,13 @@ def blueprint(
         found = islice(tasks(fleet.current().snapshot), MAX_TASKS)
         return {"tasks": [_shown(each) for each in found]}
 
-    @api.get("/tasks/<task>", responses=responses(ShownTask, 404))
+    @api.get("/tasks/<path:task>", responses=responses(ShownTask, 404))
     @viewer
     def show_task(path: TaskPath, query: Query) -> JsonResult:
         """One task: moved so far, of all its moves."""
         return _shown(_found(fleet, path.task))
 
-    @api.delete("/tasks/<task>", responses=write_responses(TaskCancelled, 404, 409))
+    @api.delete("/tasks/<path:task>", responses=write_responses(TaskCancelled, 404, 409))
     @operator
     def cancel_task(path: TaskPath, query: Query, header: IfMatchHeader) -> JsonResult:
         """End a task before it is done. What has moved stays where it is."""

@@ -33,6 +33,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind, Route
+from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znodes import MAX_PARTITIONS
 from ureplicator_controller.api.http.preconditions import PATTERN, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
@@ -408,12 +409,21 @@ def chosen_routes(settings: Settings, query: RouteQuery) -> tuple[RouteConfig, .
         if query.src in (None, config.source) and query.dst in (None, config.target)
     )
     if not chosen:
+        asked = f"no route from {query.src or 'any source'} to {query.dst or 'any target'}"
         raise not_found(
-            f"no route from {query.src or 'any source'} to {query.dst or 'any target'} is configured",
+            f"{asked} is configured{_similar(settings, query)}",
             field="src" if query.src else "dst",
             hint=f"the routes are {_listed(str(config.route) for config in settings.routes)}",
         )
     return chosen
+
+
+def _similar(settings: Settings, query: RouteQuery) -> str:
+    sources = {config.source for config in settings.routes}
+    targets = {config.target for config in settings.routes}
+    if query.src is not None and query.src not in sources:
+        return did_you_mean(query.src, sources)
+    return did_you_mean(query.dst, targets) if query.dst not in (None, *targets) else ""
 
 
 def chosen_route(settings: Settings, query: RouteQuery) -> RouteConfig:
