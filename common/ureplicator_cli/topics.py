@@ -20,7 +20,6 @@ _TARGETS = {
     "created": ", target topic created",
     "existed": ", target topic existed",
     "raised": ", target topic existed and got partitions",
-    "": "",
 }
 """Texts for `target` of an added topic; controllers of other versions may not tell."""
 _raising = click.option(
@@ -124,7 +123,7 @@ def add_topic(
     body: dict[str, Any] = {"topic": topic} | _raised(raise_partitions)
     body |= {} if partitions is None else {"numPartitions": partitions}
     added = request("POST", url, "/topics", src=src, dst=dst, body=body)
-    target = _TARGETS[added.get("target", "")]
+    target = _TARGETS.get(added.get("target", ""), "")
     confirm(added, as_json, "{topic}: copying {partitions} partitions on {route}" + target)
     if not as_json:
         for warning in added.get("warnings", ()):

@@ -30,19 +30,8 @@ from ureplicator_common.kafka import (
     TopicSetting,
 )
 from ureplicator_controller.core.topics.partition_counts import may_raise, narrow_target
-from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
+from ureplicator_controller.core.topics.record_limits import LIFETIME, NO_LIMIT_MS
 
-COPIED_SETTINGS = frozenset(
-    {
-        "cleanup.policy",
-        "retention.ms",
-        "retention.bytes",
-        "delete.retention.ms",
-        "min.compaction.lag.ms",
-        "max.compaction.lag.ms",
-    }
-)
-"""Taken over as they are in force at the source."""
 SIZE_LIMIT = "max.message.bytes"
 USUAL_SIZE_LIMIT = 1_048_588
 """Kafka's default (1 MiB and the header of a batch). A source with no more leaves the limit to the target's
@@ -76,7 +65,7 @@ class TargetTopic:
 
 def target_configs(source: Mapping[str, TopicSetting]) -> dict[str, str]:
     """Settings that a target topic is created with, by those in force at the source."""
-    copied = {name: each.value for name, each in source.items() if name in COPIED_SETTINGS}
+    copied = {name: each.value for name, each in source.items() if name in LIFETIME}
     limit = source.get(SIZE_LIMIT)
     if limit is not None and (limit.is_own or int(limit.value) > USUAL_SIZE_LIMIT):
         copied[SIZE_LIMIT] = limit.value

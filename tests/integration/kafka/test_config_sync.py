@@ -49,19 +49,22 @@ def admins(
 def test_settings_follow_and_are_removed_again(
     admins: dict[str, ConfluentTopicAdmin], topic: str
 ) -> None:
-    """A setting that is removed at the source has the target's default then, which may be another one."""
+    """A setting that is removed at the source has the target's default then, which may be another one; the
+    lifetime of records has the source's."""
     source, target = admins["source"], admins["target"]
-    own = {"retention.ms": "7000", "min.insync.replicas": "2", "max.message.bytes": "5000000"}
+    followed = {"retention.ms": "7000", "segment.ms": "80000"}
+    own = {**followed, "min.insync.replicas": "2", "max.message.bytes": "5000000"}
     source.create_topic(topic, partitions=1, configs=own)
     target.create_topic(topic, partitions=1, configs={"segment.ms": "90000"})
     sync = follower(admins, topic)
     sync.run_once()
     needed = {**NEEDED, "max.message.bytes": "5000000"}
-    wait_for_settings(target, topic, {"retention.ms": "7000", **needed})
+    wait_for_settings(target, topic, {**followed, **needed})
     assert source.alter_settings({topic: dict.fromkeys(own)}) == {}
     wait_for_settings(source, topic, {})
     sync.run_once()
-    wait_for_settings(target, topic, needed)
+    retention = {"retention.ms": source.settings_of(topic)["retention.ms"].value}
+    wait_for_settings(target, topic, {**retention, **needed})
 
 
 def test_a_setting_that_was_changed_at_the_target_is_put_back_and_an_excluded_one_is_left(

@@ -6,12 +6,14 @@
 | `message.timestamp.type`                       | `CreateTime`: records keep their time             |
 | `message.timestamp.{before,after}.max.ms`      | no limit: what the source accepted is accepted    |
 | `max.message.bytes`                            | at least what the source accepts, never lowered   |
+| settings for the lifetime of records           | the value in force at the source, if it is set on |
+|                                                | either topic, or the target keeps records shorter |
 | any other that is set on the source topic      | the value of the source                           |
 | any other that is set on the target topic only | its brokers' default, unless it equals the source |
 
 What is a default on both sides is the choice of each cluster's operators and not compared, except for the
-settings that copying needs. With `use_defaults_from: source` the source's default is wanted, too, as if it
-were set on the source topic.
+settings that copying needs, and for a shorter lifetime, which deletes what the source keeps. With
+`use_defaults_from: source` the source's default is wanted, too, as if it were set on the source topic.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo, TopicSetting
 from ureplicator_common.model import DefaultsFrom
 from ureplicator_controller.core.following.topics import FollowedTopic
-from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
+from ureplicator_controller.core.topics.record_limits import LIFETIME, NO_LIMIT_MS, shortened
 
 NEEDED: Mapping[str, str] = {
     "compression.type": "producer",
@@ -154,7 +156,7 @@ def _wanted(
     """Settings that differ, and the value to set at the target; None: its own is to be removed."""
     has_all = defaults_from is DefaultsFrom.SOURCE
     own = {name for side in (source, target) for name, each in side.items() if each.is_own}
-    compared = own | source.keys() if has_all else own
+    compared = own | (source.keys() if has_all else _shortened(source, target))
     for name in sorted(compared | NEEDED.keys() | {SIZE_LIMIT}):
         here, there = source.get(name), target.get(name)
         if name in NEEDED:
@@ -164,7 +166,14 @@ def _wanted(
             if here is not None and there is not None and int(there.value) < int(here.value):
                 yield name, here.value
         elif here is not None and (there is None or here.value != there.value):
-            yield name, here.value if here.is_own or has_all else None
+            follows = here.is_own or has_all or name in LIFETIME
+            yield name, here.value if follows else None
+
+
+def _shortened(source: Settings, target: Settings) -> set[str]:
+    """Settings by which the target deletes what the source keeps."""
+    given, there = ({name: each.value for name, each in side.items()} for side in (source, target))
+    return {name for name, _ in shortened(given, there)}
 
 
 def _value(settings: Settings, name: str) -> str | None:

@@ -29,7 +29,8 @@ def narrow_target(name: str, target: TopicInfo, wanted: int) -> str:
     return (
         f"target topic {name} exists with {target.partitions} partitions, not {wanted}. More partitions"
         " send keyed records of others who write to it to other partitions, for good. If nobody else does,"
-        " add partitions there, or repeat the request with raisePartitions (--raise-partitions)"
+        " add partitions there, or have `topics add` or `topics expand` do it with --raise-partitions"
+        " (raisePartitions in the request)"
     )
 
 

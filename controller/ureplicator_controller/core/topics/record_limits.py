@@ -15,7 +15,9 @@ partition. The settings that decide, as a broker describes them with its default
 And what changes or deletes records that were copied:
 
 * `message.timestamp.type`: a target that stamps records itself replaces their time.
-* `retention.ms`, `retention.bytes`: shorter than at the source, where the target deletes by age or size.
+* `cleanup.policy`: a target that compacts keeps only the newest record of each key, and refuses those
+  without; one that deletes by age or size does not keep what the source only compacts.
+* `retention.ms`, `retention.bytes`: shorter than at the source, where both delete by age or size.
 """
 
 from __future__ import annotations
@@ -24,6 +26,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 NO_LIMIT_MS = 2**63 - 1
+
+LIFETIME = frozenset(
+    {
+        "cleanup.policy",
+        "retention.ms",
+        "retention.bytes",
+        "delete.retention.ms",
+        "min.compaction.lag.ms",
+        "max.compaction.lag.ms",
+    }
+)
+"""Settings that decide how long records live: a target topic has the values in force at the source."""
 
 Settings = Mapping[str, str]
 
@@ -64,21 +78,35 @@ def _changed_records(target_topic: str, source: Settings, target: Settings) -> I
             f"{name}: message.timestamp.type is LogAppendTime, it replaces the time of records"
             " (set it to CreateTime)"
         )
+    for setting, wanted in shortened(source, target):
+        yield (
+            f"{name}: {setting} is {target[setting]}, it deletes records that the source keeps"
+            f" (set it to {wanted})"
+        )
+
+
+def shortened(source: Settings, target: Settings) -> Iterator[tuple[str, str]]:
+    """Settings by which the target deletes what the source keeps, and the value to set."""
+    kept, deletes = _policies(source), _policies(target)
+    if deletes - kept:
+        yield "cleanup.policy", ",".join(sorted(kept))
+    if "delete" not in kept & deletes:
+        return
     for setting in ("retention.ms", "retention.bytes"):
-        kept = _retention(source, setting)
-        if _retention(target, setting) < kept:
-            wanted = -1 if kept == NO_LIMIT_MS else kept
-            yield (
-                f"{name}: {setting} is {target[setting]}, it deletes records that the source keeps"
-                f" (set it to {wanted})"
-            )
+        wanted = _retention(source, setting)
+        if _retention(target, setting) < wanted:
+            yield setting, "-1" if wanted == NO_LIMIT_MS else str(wanted)
+
+
+def _policies(settings: Settings) -> set[str]:
+    """Ways in which a topic's brokers delete records."""
+    return {*filter(None, settings.get("cleanup.policy", "delete").split(","))}
 
 
 def _retention(settings: Settings, setting: str) -> int:
-    """Limit of age or size; none where nothing is deleted by it."""
+    """Limit of age or size; negative values are none."""
     limit = int(settings.get(setting, -1))
-    deletes = "delete" in settings.get("cleanup.policy", "delete")
-    return limit if deletes and limit >= 0 else NO_LIMIT_MS
+    return limit if limit >= 0 else NO_LIMIT_MS
 
 
 def _stamps(settings: Settings) -> bool:

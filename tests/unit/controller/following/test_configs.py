@@ -43,6 +43,7 @@ DEFAULTS = {
     "message.timestamp.type": "CreateTime",
     "min.insync.replicas": "1",
     "retention.ms": "7",
+    "segment.ms": "5",
 }
 
 
@@ -64,7 +65,10 @@ def changes(source: Settings, target: Settings) -> dict[str, str | None]:
         pytest.param({"retention.ms": "9"}, {}, {"retention.ms": "9"}, id="set at the source"),
         pytest.param({"retention.ms": "9"}, {"retention.ms": "9"}, {}, id="equal"),
         pytest.param({"retention.ms": "7"}, {}, {}, id="equal to the target's default"),
-        pytest.param({}, {"retention.ms": "9"}, {"retention.ms": None}, id="set at the target"),
+        pytest.param({}, {"segment.ms": "9"}, {"segment.ms": None}, id="set at the target"),
+        pytest.param(
+            {}, {"retention.ms": "9"}, {"retention.ms": "7"}, id="lifetime set at the target"
+        ),
         pytest.param({}, {"retention.ms": "7"}, {}, id="set at the target as the source has it"),
         pytest.param({"compression.type": "zstd"}, {}, {}, id="codec of the source"),
         pytest.param(
@@ -102,11 +106,38 @@ def test_changes(
 
 
 def test_defaults_that_differ_are_left_unless_copying_needs_them() -> None:
-    other = settings(retention_ms="1", compression_type="lz4", max_message_bytes="10")
+    other = settings(segment_ms="1", compression_type="lz4", max_message_bytes="10")
     assert changes(settings(), other) == {
         "compression.type": "producer",
         "max.message.bytes": "1000",
     }
+
+
+def test_a_lifetime_that_is_removed_at_the_source_is_not_left_to_the_targets_brokers() -> None:
+    """Their default may be an hour, and deletes what the source keeps."""
+    found = changes(settings(retention_ms="9"), settings({"retention.ms": "20"}, retention_ms="1"))
+    assert found == {"retention.ms": "9"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("-1", "7", {"retention.ms": "-1"}),
+        ("9", "7", {"retention.ms": "9"}),
+        ("7", "9", {}),
+        ("7", "-1", {}),
+    ],
+)
+def test_a_default_by_which_the_target_keeps_records_shorter_is_a_difference(
+    source: str, target: str, expected: dict[str, str]
+) -> None:
+    assert changes(settings(retention_ms=source), settings(retention_ms=target)) == expected
+
+
+def test_a_default_by_which_the_target_compacts_is_a_difference() -> None:
+    source, target = settings(cleanup_policy="delete"), settings(cleanup_policy="compact")
+    assert changes(source, target) == {"cleanup.policy": "delete"}
+    assert changes(target, source) == {"cleanup.policy": "compact"}
 
 
 def test_defaults_of_the_source_are_set_at_the_target_if_so_configured() -> None:

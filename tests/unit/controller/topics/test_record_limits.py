@@ -65,7 +65,7 @@ STAMPED = (
 """Finding of a target that stamps records itself."""
 
 
-def shorter(setting: str, value: int, wanted: int) -> str:
+def shorter(setting: str, value: int | str, wanted: int | str) -> str:
     return (
         f"target topic copy: {setting} is {value}, it deletes records that the source keeps"
         f" (set it to {wanted})"
@@ -82,12 +82,17 @@ def shorter(setting: str, value: int, wanted: int) -> str:
         ({"retention.ms": "7"}, {"retention.ms": "9"}, []),
         ({"retention.ms": "7"}, {"retention.ms": "-1"}, []),
         ({"retention.bytes": "9"}, {"retention.bytes": "0"}, [shorter("retention.bytes", 0, 9)]),
-        ({"retention.ms": "9"}, {"retention.ms": "7", "cleanup.policy": "compact"}, []),
+        (
+            {"retention.ms": "9"},
+            {"retention.ms": "7", "cleanup.policy": "compact"},
+            [shorter("cleanup.policy", "compact", "delete")],
+        ),
         (
             {"retention.ms": "7", "cleanup.policy": "compact"},
             {"retention.ms": "7", "cleanup.policy": "compact,delete"},
-            [shorter("retention.ms", 7, -1)],
+            [shorter("cleanup.policy", "compact,delete", "compact")],
         ),
+        ({"cleanup.policy": "compact,delete"}, {"cleanup.policy": "compact"}, []),
     ],
 )
 def test_targets_that_change_or_delete_what_they_took(
