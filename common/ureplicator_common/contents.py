@@ -132,7 +132,8 @@ class TopicIntent(Content):
     A name is not a topic: `source_topic_id` and `target_topic_id` are the clusters' own ids of the two
     topics ("": not known yet; the leader adds them). A recreated topic under the same name has another
     id and is never copied under this intent: the leader writes the reason to `stopped`, and all
-    partitions are released. `restarted`: operators accepted the topics as they are now, so a position
+    partitions are released. `source_cluster_id`: the source's own id, noted on routes that delete target
+    topics ("": not known). `restarted`: operators accepted the topics as they are now, so a position
     that was stored for others is ignored.
     """
 
@@ -146,6 +147,7 @@ class TopicIntent(Content):
     forget_positions: bool = False
     source_topic_id: str = ""
     target_topic_id: str = ""
+    source_cluster_id: str = ""
     whole: bool = False
     """All partitions of the source are replicated, also those added later (`auto_expand`)."""
     restarted: bool = False

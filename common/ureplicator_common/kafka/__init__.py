@@ -64,6 +64,14 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedTopics:
+    """Topics that a cluster lists, and its own id, by one response."""
+
+    cluster_id: str
+    topics: Mapping[str, TopicInfo]
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """Position from which copying continues: `offset` is the next source offset, -1 where none is stored.
 
@@ -87,7 +95,7 @@ class TopicSetting:
 class TopicAdmin(Protocol):
     """Topics of one cluster. Every call may raise ClusterUnavailable."""
 
-    def topics(self) -> Mapping[str, TopicInfo]:
+    def listing(self) -> ListedTopics:
         """All topics that are not internal, in one call; may be the same object as before if nothing has
         changed."""
         ...

@@ -45,6 +45,7 @@ from ureplicator_common.errors import ConfigurationError, OperatingError
 from ureplicator_common.file_signatures import signature
 from ureplicator_common.kafka import (
     ClusterUnavailable,
+    ListedTopics,
     LoginRefused,
     TopicAlreadyExists,
     TopicInfo,
@@ -115,8 +116,8 @@ class ConfluentTopicAdmin:
     def _client(self) -> AdminClient:
         return self._clients.current()
 
-    def topics(self) -> Mapping[str, TopicInfo]:
-        return self._listing.topics()
+    def listing(self) -> ListedTopics:
+        return self._listing.read()
 
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
         found = self._described(topics[0]) if len(topics) == 1 else self._describe(topics)

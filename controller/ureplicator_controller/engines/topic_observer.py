@@ -19,7 +19,7 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import TopicAdmin, TopicInfo
+from ureplicator_common.kafka import ListedTopics, TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
 from ureplicator_common.printable import listed
 from ureplicator_common.znodes import Paths
@@ -117,23 +117,25 @@ class TopicObserver:
         if snapshot.are_switches_readable or not self._known:
             self._known = self._rules(snapshot.switches)
         rules = self._known
-        topics = self._list_topics(snapshot, rules)
+        listed = self._list_topics(snapshot, rules)
+        topics = {name: found.topics if found else None for name, found in listed.items()}
         for route in (each.route for each in rules):
             source, target = topics[route.source], topics[route.target]
             if source is not None:
                 self._compare(route, snapshot, source, target)
-        return self._reconciler.reconcile(epoch, snapshot, topics, rules)
+        ids = {name: found.cluster_id for name, found in listed.items() if found}
+        return self._reconciler.reconcile(epoch, snapshot, topics, rules, ids)
 
     def _list_topics(
         self, snapshot: Snapshot, rules: Sequence[TopicRules]
-    ) -> dict[str, Mapping[str, TopicInfo] | None]:
+    ) -> dict[str, ListedTopics | None]:
         """Topics of every cluster, read in parallel; None: the cluster did not respond."""
         wanted: dict[str, set[str]] = {}
         for each in rules:
             source, target = expected_topics(each, snapshot)
             wanted.setdefault(each.route.source, set()).update(source)
             wanted.setdefault(each.route.target, set()).update(target)
-        found: dict[str, Mapping[str, TopicInfo] | None] = dict.fromkeys(wanted)
+        found: dict[str, ListedTopics | None] = dict.fromkeys(wanted)
 
         def read(name: str) -> None:
             found[name] = self._topics(name, wanted[name])
@@ -161,10 +163,10 @@ class TopicObserver:
             self._admins[name] = self._connect(name)
         return self._admins[name]
 
-    def _topics(self, name: str, wanted: Collection[str]) -> Mapping[str, TopicInfo] | None:
+    def _topics(self, name: str, wanted: Collection[str]) -> ListedTopics | None:
         try:
             admin = self._admin(name)
-            topics = with_absent_confirmed(admin.topics(), sorted(wanted), admin)
+            listed = with_absent_confirmed(admin.listing(), sorted(wanted), admin)
         except OperatingError as error:
             self._metrics.kafka_failures.labels(name).inc()
             if name not in self._down:
@@ -173,7 +175,7 @@ class TopicObserver:
             return None
         if self._down.pop(name, None) is not None:
             log.info("cluster %s is available again", name)
-        return topics
+        return listed
 
     def _gauges(self) -> tuple[Gauge, ...]:
         metrics = self._metrics

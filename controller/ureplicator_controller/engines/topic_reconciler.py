@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
@@ -25,7 +25,7 @@ from ureplicator_common.coordination import (
     create_or_set,
 )
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import TopicAdmin
+from ureplicator_common.kafka import ListedTopics, TopicAdmin
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, encode_intent, encode_memory
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -106,6 +106,7 @@ class TopicReconciler:
         snapshot: Snapshot,
         clusters: Mapping[str, TopicInfos | None],
         rules: Sequence[TopicRules],
+        cluster_ids: Mapping[str, str],
     ) -> float:
         """One round; returns the seconds until the next one at the latest (0: no deadline).
 
@@ -120,6 +121,7 @@ class TopicReconciler:
             self._unconfirmed,
             now_s,
             wall_ms=self._clock.wall_ms(),
+            cluster_ids=cluster_ids,
         )
         self._unconfirmed = decision.unconfirmed
         try:
@@ -145,10 +147,12 @@ class TopicReconciler:
         return True
 
     def _perform(self, change: IntentChange, epoch: int) -> None:
-        after = change.intent
+        after, version = change.intent, change.version
         try:
             if change.deleted_id:
-                self._admins(change.key.route.target).delete_topic(change.deleted_id)
+                version = self._delete_target(change, epoch)
+                if version is None:
+                    return
             if change.target_partitions:
                 after = with_target(after, self._ensure_target(change))
             claims = self._claim(change) if change.version is None else ()
@@ -157,7 +161,7 @@ class TopicReconciler:
         except OperatingError as error:
             self._fail(change, str(error))
             return
-        intent = create_or_set(self._paths.topic(change.key), encode_intent(after), change.version)
+        intent = create_or_set(self._paths.topic(change.key), encode_intent(after), version)
         if not self._write(intent, *claims, epoch=epoch):
             return
         self._failures.pop(change.key, None)
@@ -166,6 +170,23 @@ class TopicReconciler:
         log.log(level, "topic %s %s: %s", change.key, change.kind, change.reason)
         if change.version is None:
             self._log_limits(change)
+
+    def _delete_target(self, change: IntentChange, epoch: int) -> int | None:
+        """The version of the intent after the target topic was deleted; None: nothing was deleted, since this
+        process does not lead, or the intent has changed. Raises Unavailable, _Deposed and what the target
+        raises.
+
+        A deletion is not fenced, so the intent is written before, as it is: a leader that dies in between
+        leaves it to the next one, which decides again.
+        """
+        assert change.known is not None
+        assert change.version is not None
+        path = self._paths.topic(change.key)
+        same = create_or_set(path, encode_intent(change.known), change.version)
+        if not self._write(same, epoch=epoch):
+            return None
+        self._admins(change.key.route.target).delete_topic(change.deleted_id)
+        return change.version + 1
 
     def _log_limits(self, added: IntentChange) -> None:
         key = added.key
@@ -273,9 +294,11 @@ def _has_work_on_target(change: IntentChange) -> bool:
 
 
 def with_absent_confirmed(
-    topics: TopicInfos, names: Sequence[str], admin: TopicAdmin
-) -> TopicInfos:
+    listed: ListedTopics, names: Sequence[str], admin: TopicAdmin
+) -> ListedTopics:
     """A listing, completed by looking up those of `names` that it lacks, one by one: a topic that is
     still absent does not exist."""
-    missing = [name for name in names if name not in topics]
-    return {**topics, **admin.find(missing)} if missing else topics
+    missing = [name for name in names if name not in listed.topics]
+    if not missing:
+        return listed
+    return replace(listed, topics={**listed.topics, **admin.find(missing)})

@@ -43,7 +43,7 @@ def test_a_created_topic_is_visible_at_once(admin: ConfluentTopicAdmin) -> None:
     configs = {"retention.ms": "1000", "cleanup.policy": "compact"}
     topic_id = admin.create_topic("made", partitions=3, configs=configs)
     assert len(topic_id) == 22
-    assert admin.topics()["made"] == TopicInfo(3, topic_id)
+    assert admin.listing().topics["made"] == TopicInfo(3, topic_id)
     assert own_settings(admin.settings_of("made")) == configs
 
 
@@ -88,7 +88,7 @@ def test_settings_with_the_defaults_of_the_brokers(admin: ConfluentTopicAdmin) -
 def test_settings_of_a_frozen_broker_are_waited_for_as_long_as_the_caller_says(
     cluster: KafkaCluster, admin: ConfluentTopicAdmin
 ) -> None:
-    admin.topics()
+    admin.listing()
     cluster.pause_broker()
     began_s = time.monotonic()
     try:
@@ -101,15 +101,15 @@ def test_settings_of_a_frozen_broker_are_waited_for_as_long_as_the_caller_says(
 
 def test_a_grown_topic_keeps_its_id(admin: ConfluentTopicAdmin) -> None:
     admin.create_topic("grown", partitions=1, configs={})
-    before = admin.topics()["grown"]
+    before = admin.listing().topics["grown"]
     admin.grow_topic("grown", partitions=4)
-    after = admin.topics()["grown"]
+    after = admin.listing().topics["grown"]
     assert (after.partitions, after.topic_id) == (4, before.topic_id)
 
 
 def test_internal_topics_are_not_listed(cluster: KafkaCluster, admin: ConfluentTopicAdmin) -> None:
     assert "__consumer_offsets" in cluster.admin().list_topics(timeout=TIMEOUT_S).topics
-    assert not [name for name in admin.topics() if name.startswith("__")]
+    assert not [name for name in admin.listing().topics if name.startswith("__")]
 
 
 def test_describing_an_unknown_topic_does_not_create_it(admin: ConfluentTopicAdmin) -> None:
@@ -117,7 +117,7 @@ def test_describing_an_unknown_topic_does_not_create_it(admin: ConfluentTopicAdm
         admin.settings_of("unknown")
     with pytest.raises(TopicRefused, match="Unknown topic"):
         admin.grow_topic("unknown", partitions=2)
-    assert "unknown" not in admin.topics()
+    assert "unknown" not in admin.listing().topics
 
 
 def test_creating_an_existing_topic(admin: ConfluentTopicAdmin) -> None:
@@ -159,19 +159,19 @@ def test_a_topic_does_not_shrink(admin: ConfluentTopicAdmin, partitions: int) ->
 def responds(admin: ConfluentTopicAdmin) -> bool:
     """A broker that thaws registers with its controller again first."""
     try:
-        admin.topics()
+        admin.listing()
     except ClusterUnavailable:
         return False
     return True
 
 
 def test_a_frozen_broker_times_out(cluster: KafkaCluster, admin: ConfluentTopicAdmin) -> None:
-    admin.topics()
+    admin.listing()
     cluster.pause_broker()
     began_s = time.monotonic()
     try:
         with pytest.raises(ClusterUnavailable, match=cluster.bootstrap):
-            admin.topics()
+            admin.listing()
     finally:
         cluster.resume_broker()
     assert time.monotonic() - began_s < 2 * TIMEOUT_S
@@ -182,7 +182,7 @@ def test_no_broker_reachable(capfd: pytest.CaptureFixture[str]) -> None:
     claim = claim_port()
     admin = ConfluentTopicAdmin({"bootstrap.servers": f"127.0.0.1:{claim.port}"}, timeout_s=0.5)
     for call in (
-        admin.topics,
+        admin.listing,
         lambda: admin.settings_of("t"),
         lambda: admin.effective_configs(["t"], timeout_s=0.5),
         lambda: admin.create_topic("t", partitions=1, configs={}),

@@ -8,10 +8,10 @@ Metadata response has both, and in a quiet cluster it is byte for byte the last 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from uuid import UUID
 
-from ureplicator_common.kafka import TopicInfo, topic_id_text
+from ureplicator_common.kafka import ListedTopics, TopicInfo, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode, error_name
 from ureplicator_common.kafka.wire.metadata import (
@@ -34,13 +34,13 @@ class TopicListing:
         self._client: ClusterClient | None = None
         self._decoder = ListingDecoder()
 
-    def topics(self) -> Mapping[str, TopicInfo]:
+    def read(self) -> ListedTopics:
         """All that are not internal; the same object as before if nothing has changed. Raises
         ClusterUnavailable."""
         with self._lock:
             if self._client is None:
                 self._client = self._open()
-            found: Mapping[str, TopicInfo] = self._client.call_any(
+            found: ListedTopics = self._client.call_any(
                 lambda: MetadataRequest(None), self._decoder
             )
             return found
@@ -57,17 +57,18 @@ class ListingDecoder:
 
     def __init__(self) -> None:
         self._body = b""
-        self._topics: Mapping[str, TopicInfo] | None = None
+        self._listed: ListedTopics | None = None
 
-    def decode(self, raw: bytes, *, version: int, header: bool) -> Mapping[str, TopicInfo]:
+    def decode(self, raw: bytes, *, version: int, header: bool) -> ListedTopics:
         """Raises ClusterUnavailable: the response is malformed, or of a broker that has just started."""
         assert (version, header) == (METADATA_VERSION, True)
         body = raw[CORRELATION_ID_BYTES:]
-        if self._topics is None or body != self._body:
-            rows = decode_metadata(body).topics
-            self._topics = {row.name: _info(row) for row in rows if _is_listed(row)}
+        if self._listed is None or body != self._body:
+            found = decode_metadata(body)
+            topics = {row.name: _info(row) for row in found.topics if _is_listed(row)}
+            self._listed = ListedTopics(found.cluster_id, topics)
             self._body = body
-        return self._topics
+        return self._listed
 
 
 def _is_listed(row: TopicRow) -> bool:

@@ -101,7 +101,7 @@ class ClusterTopics:
 
     def _read(self) -> Mapping[str, TopicInfo]:
         try:
-            topics = self.admin().topics()
+            topics = self.admin().listing().topics
         except OperatingError as error:
             self._listing = _Listing(self._clock.monotonic_s(), {}, error)
             raise

@@ -6,6 +6,7 @@
 | more partitions than are copied, all being wanted    | target and intent expanded                     |
 | an intent without the ids of its topics              | ids recorded                                   |
 | the topic is gone, or has another id (either side)   | stopped: all partitions are released           |
+| the source is another cluster                        | stopped: all partitions are released           |
 | the same topic as before                             | resumed                                        |
 | the source topic is gone for the grace of the route  | target topic deleted, if the route created it  |
 | a stopped topic was recreated, and `on_gap` allows it| new id recorded, resumed                       |
@@ -39,10 +40,16 @@ from ureplicator_controller.core.topics.auto_whitelist import (
 from ureplicator_controller.core.topics.baseline import next_baseline, stored_baseline
 from ureplicator_controller.core.topics.loops import copies_by_target
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.core.topics.source_deletion import Outlooks, is_source_gone
+from ureplicator_controller.core.topics.source_deletion import (
+    EMPTY,
+    Outlook,
+    Outlooks,
+    is_source_gone,
+)
 from ureplicator_controller.core.topics.topic_ids import (
     TopicInfos,
     adopt_topics,
+    other_cluster,
     source_stop_reason,
     stop_reason,
     with_topic_ids,
@@ -52,6 +59,7 @@ _DUE = "target topic is due to be deleted"
 CONFIRM_S = 2.0
 """Brokers learn of a change within milliseconds. Twice this and an observation stay below 10 s."""
 
+NO_IDS: Mapping[str, str] = {}
 Unconfirmed = Mapping[TopicKey, tuple[str, float]]
 """Stop reason observed for a topic that differs from the stored one, and since when (monotonic seconds)."""
 
@@ -60,10 +68,10 @@ Unconfirmed = Mapping[TopicKey, tuple[str, float]]
 class IntentChange:
     """An intent to write, after its target topic has `target_partitions` (0: not changed).
 
-    `known`: the intent before, where the target topic is changed.
+    `known`: the intent before, where the target topic is changed or deleted.
 
     `version`: version of the intent that this was decided on; None: create it. `deleted_id`: id of the target
-    topic, which is deleted before.
+    topic, which is deleted before, and after `known` was written again: only a leader can.
     """
 
     key: TopicKey
@@ -99,13 +107,15 @@ def reconcile_topics(
     now_s: float,
     *,
     wall_ms: int,
+    cluster_ids: Mapping[str, str] = NO_IDS,
 ) -> TopicDecision:
     """Decide the changes of all routes. `clusters`: name -> topics, None: it did not respond. `now_s`,
-    `wall_ms`: the same moment by the monotonic and by the wall clock.
+    `wall_ms`: the same moment by the monotonic and by the wall clock. `cluster_ids`: name -> own id of those
+    that responded.
 
     If a topic of an intent or a baseline is missing there, the cluster itself reported it missing.
     """
-    return _Reconciler(rules, snapshot, clusters, unconfirmed, now_s, wall_ms).run()
+    return _Reconciler(rules, snapshot, clusters, unconfirmed, now_s, wall_ms, cluster_ids).run()
 
 
 def expected_topics(rules: TopicRules, snapshot: Snapshot) -> tuple[set[str], set[str]]:
@@ -136,6 +146,7 @@ class _Reconciler:
         unconfirmed: Unconfirmed,
         now_s: float,
         wall_ms: int,
+        cluster_ids: Mapping[str, str],
     ) -> None:
         self._rules = rules
         self._snapshot = snapshot
@@ -143,6 +154,7 @@ class _Reconciler:
         self._unconfirmed_before = unconfirmed
         self._now_s = now_s
         self._wall_ms = wall_ms
+        self._cluster_ids = cluster_ids
         self._unconfirmed: dict[TopicKey, tuple[str, float]] = {}
         self._refused: dict[TopicKey, str] = {}
 
@@ -176,20 +188,26 @@ class _Reconciler:
             intent = stored.value
             if key.route != rules.route or intent.state is TopicState.DELETING:
                 continue
-            reason = stop_reason(key, intent, source, target)
-            gone_ms = self._gone_ms(key, intent, source)
+            other = other_cluster(intent, self._cluster_ids.get(rules.route.source, ""))
+            reason = other or stop_reason(key, intent, source, target)
+            gone_ms = 0 if other else self._gone_ms(key, intent, source)
             if reason is None:
-                if key in self._unconfirmed_before:
-                    self._unconfirmed[key] = self._unconfirmed_before[key]
+                self._keep_unconfirmed(key)
             elif reason != intent.stopped:
                 if self._is_confirmed(key, reason):
                     yield _stop_or_resume(key, stored.version, intent, reason, gone_ms)
             elif gone_ms:
-                yield from self._source_gone(key, stored.version, intent, gone_ms, outlooks)
-            elif intent.stopped:
+                yield from self._source_gone(rules, key, stored.version, intent, gone_ms, outlooks)
+            elif intent.stopped and not other:
                 yield from self._adopt_recreated(rules, key, stored.version, intent, source)
-            else:
+            elif not other:
                 yield from self._expand(rules, key, stored.version, intent, source, target)
+
+    def _keep_unconfirmed(self, key: TopicKey) -> None:
+        """A cluster did not respond: what was observed before still counts, but for a deletion."""
+        before = self._unconfirmed_before.get(key)
+        if before is not None and before[0] != _DUE:
+            self._unconfirmed[key] = before
 
     def _gone_ms(self, key: TopicKey, intent: TopicIntent, source: TopicInfos | None) -> int:
         """Since when the source topic is gone; 0: it is not."""
@@ -197,15 +215,18 @@ class _Reconciler:
         return (intent.source_gone_ms or self._wall_ms) if is_gone else 0
 
     def _source_gone(
-        self, key: TopicKey, version: int, intent: TopicIntent, gone_ms: int, outlooks: Outlooks
+        self,
+        rules: TopicRules,
+        key: TopicKey,
+        version: int,
+        intent: TopicIntent,
+        gone_ms: int,
+        outlooks: Outlooks,
     ) -> Iterator[IntentChange]:
         """Mark the time, and delete the target topic when it is due."""
         if not intent.source_gone_ms:
             yield _stop_or_resume(key, version, intent, intent.stopped, gone_ms)
-            return
-        found = outlooks.of(intent)
-        is_due = found is not None and found.is_due(self._wall_ms)
-        if is_due and self._is_confirmed(key, _DUE) and key not in self._held_topics:
+        elif self._is_due(rules, key, outlooks.of(intent)) and key not in self._held_topics:
             retired = replace(intent, state=TopicState.DELETING, forget_positions=True)
             yield IntentChange(
                 key,
@@ -213,16 +234,28 @@ class _Reconciler:
                 version,
                 "deleted",
                 f"deleted at the source; target topic {intent.target_topic or key.topic} is deleted",
+                known=intent,
                 deleted_id=intent.target_topic_id,
             )
 
-    def _is_confirmed(self, key: TopicKey, reason: str) -> bool:
-        """True if the reason has been observed for CONFIRM_S; keep it as unconfirmed."""
+    def _is_due(self, rules: TopicRules, key: TopicKey, outlook: Outlook | None) -> bool:
+        """True if the target topic is to be deleted now. Looks that count begin before the grace ends."""
+        looked_s = max(CONFIRM_S, rules.source_deletion.looked_s)
+        if outlook is None or not outlook.is_due(self._wall_ms + round(looked_s * 1_000)):
+            return False
+        if not self._clusters.get(rules.route.source):
+            self._refused[key] = EMPTY
+            return False
+        is_seen = self._is_confirmed(key, _DUE, for_s=looked_s)
+        return is_seen and outlook.is_due(self._wall_ms)
+
+    def _is_confirmed(self, key: TopicKey, reason: str, *, for_s: float = CONFIRM_S) -> bool:
+        """True if the reason has been observed for this time; keep it as unconfirmed."""
         before, since_s = self._unconfirmed_before.get(key, (None, self._now_s))
         if before != reason:
             since_s = self._now_s
         self._unconfirmed[key] = (reason, since_s)
-        return self._now_s - since_s >= CONFIRM_S
+        return self._now_s - since_s >= for_s
 
     def _adopt_recreated(
         self,
@@ -266,9 +299,12 @@ class _Reconciler:
         info = (source or {}).get(key.topic, TopicInfo(0))
         target_info = (target or {}).get(intent.target_topic or key.topic, TopicInfo(0))
         known = with_topic_ids(intent, info, target_info)
+        if known.source_topic_id == info.topic_id:
+            source_id = known.source_cluster_id or self._noted_cluster(rules)
+            known = replace(known, source_cluster_id=source_id)
         has_grown = rules.auto_expand and known.whole and info.partitions > known.partitions
         if known != intent:
-            yield IntentChange(key, known, version, "identified", "topic ids recorded")
+            yield IntentChange(key, known, version, "identified", "ids recorded")
         elif has_grown and target is not None and not self._is_refused_for_size(key, info):
             yield IntentChange(
                 key,
@@ -280,6 +316,12 @@ class _Reconciler:
                 source_partitions=info.partitions,
                 known=intent,
             )
+
+    def _noted_cluster(self, rules: TopicRules) -> str:
+        """The source's own id for topics that are seen there; "" on a route that deletes nothing."""
+        if rules.source_deletion.grace_s is None:
+            return ""
+        return self._cluster_ids.get(rules.route.source, "")
 
     def _is_refused_for_size(self, key: TopicKey, info: TopicInfo) -> bool:
         refusal = size_refusal(info)
@@ -302,7 +344,7 @@ class _Reconciler:
                 if new.refusal:
                     self._refused[new.key] = new.refusal
                 else:
-                    yield _whitelist(new)
+                    yield _whitelist(new, self._noted_cluster(rules))
 
 
 def _stop_or_resume(
@@ -314,12 +356,12 @@ def _stop_or_resume(
     return IntentChange(key, changed, version, "resumed", "both topics are the same as before")
 
 
-def _whitelist(new: NewTopic) -> IntentChange:
+def _whitelist(new: NewTopic, source_cluster_id: str) -> IntentChange:
     count = new.info.partitions
     start = "from the route's start" if new.is_old else "from the first record"
     return IntentChange(
         new.key,
-        new.intent(),
+        replace(new.intent(), source_cluster_id=source_cluster_id),
         None,
         "whitelisted",
         f"{count} partitions, {start}",

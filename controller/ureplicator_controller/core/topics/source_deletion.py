@@ -8,8 +8,12 @@ A record that is deleted at the target cannot be had back, so each doubt keeps t
 
 - only topics that the route has created, and only with the id that was recorded;
 - only topics whose source topic had an id that was recorded: others may never have existed there;
-- not while more than half of the route's topics are gone, and more than one: rather the addresses of the
-  source lead to another cluster;
+- only while the source is the cluster that had them, by its own id: a name may lead to another one, of which
+  the topics are stopped, too, but never deleted;
+- not while more than half of the route's topics are gone, and more than one, nor while the source shows no
+  topic at all: rather its data were lost, or it was made anew;
+- not before one leader has seen the topic missing in all its looks of LOOKED_S, or of the grace if that is
+  shorter. A source that does not respond begins this time anew;
 - not while the fleet is frozen, or a worker holds a partition.
 """
 
@@ -24,12 +28,21 @@ from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.topic_ids import TopicInfos
 
+LOOKED_S = 600.0
+"""Some hundred looks at the source, after the grace and before what cannot be undone."""
+EMPTY = "the target topic is kept: the source shows no topic at all"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceDeletion:
     """Policy of a route. `grace_s`: from the confirmed deletion at the source; None: keep target topics."""
 
     grace_s: float | None = None
+
+    @property
+    def looked_s(self) -> float:
+        """Time for which the leader that deletes a target topic has seen the source topic missing."""
+        return LOOKED_S if self.grace_s is None else min(LOOKED_S, self.grace_s)
 
 
 KEEP = SourceDeletion()
@@ -82,6 +95,8 @@ class Outlooks:
             return "on_source_deletion is keep"
         if not (intent.target_created and intent.target_topic_id):
             return "it was not created by the route"
+        if not intent.source_cluster_id:
+            return "the cluster that its source topic was on is not known"
         if self._snapshot.switches.frozen:
             return "the fleet is frozen"
         return self._brake

@@ -30,6 +30,18 @@ def stop_reason(
     return found or (None if None in reasons else "")
 
 
+def other_cluster(intent: TopicIntent, cluster_id: str) -> str:
+    """Reason to stop a topic since its source is not the cluster that it was copied from, or "".
+
+    What that one has, or lacks, says nothing about the topic. `cluster_id`: of the source, "" if it did not
+    respond.
+    """
+    known = intent.source_cluster_id
+    if not known or not cluster_id or known == cluster_id:
+        return ""
+    return f"the source is another cluster (was {known}, is {cluster_id})"
+
+
 def source_stop_reason(key: TopicKey, intent: TopicIntent, source: TopicInfos | None) -> str | None:
     """Reason to stop a topic because of its source topic alone."""
     info = source.get(key.topic) if source is not None else None
@@ -76,6 +88,7 @@ def adopt_topics(intent: TopicIntent, source: TopicInfo, target_id: str) -> Topi
         positions={},
         source_topic_id=source.topic_id,
         target_topic_id=target_id,
+        source_cluster_id="",
         target_created=intent.target_created and target_id == intent.target_topic_id,
         restarted=True,
         stopped="",

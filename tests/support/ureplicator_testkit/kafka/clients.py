@@ -20,6 +20,7 @@ from ureplicator_common.kafka import (
     ClusterUnavailable,
     Extent,
     Lifetime,
+    ListedTopics,
     OpenTransaction,
     PartitionUnavailable,
     Position,
@@ -171,6 +172,9 @@ class MemoryTopicAdmin(_CanFail):
     def remove(self, topic: str) -> None:
         self.model.delete(topic)
         self._configs.pop(topic, None)
+
+    def listing(self) -> ListedTopics:
+        return ListedTopics(self.model.cluster_id, self.topics())
 
     def topics(self) -> Mapping[str, TopicInfo]:
         return self.find([topic for topic in self.model.topic_ids if topic not in self.unlisted])

@@ -94,7 +94,8 @@ TOPICS = st.lists(
 @given(TOPICS, st.integers(1, 3))
 def test_topics_are_those_that_the_broker_lists(topics: list[Listed], brokers: int) -> None:
     found = decoded(response(topics, brokers=brokers))
-    assert found == {each.name: shown(each) for each in topics}
+    assert found.topics == {each.name: shown(each) for each in topics}
+    assert found.cluster_id == "a cluster"
 
 
 @given(TOPICS, st.data())
@@ -126,7 +127,7 @@ def test_internal_topics_are_left_out_and_errors_are_of_their_topic() -> None:
             ]
         )
     )
-    assert found == {
+    assert found.topics == {
         "hidden": TopicInfo(0, error="TOPIC_AUTHORIZATION_FAILED"),
         "orders": TopicInfo(2, "AAAAAAAAAAAAAAAAAAAABQ"),
     }
@@ -142,7 +143,7 @@ def test_the_same_response_is_decoded_once() -> None:
     first = decoded(response(topics), decoder)
     assert decoded(response(topics, correlation_id=8), decoder) is first
     grown = decoded(response([Listed("orders", uuid.UUID(int=5), (1, 1))]), decoder)
-    assert grown["orders"].partitions == 2
+    assert grown.topics["orders"].partitions == 2
 
 
 def test_a_malformed_response_does_not_end_the_use_of_the_last_one() -> None:

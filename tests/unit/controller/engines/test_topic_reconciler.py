@@ -48,6 +48,7 @@ class World:
     def __init__(self, rules: TopicRules = AUTO, claims: FleetClaims | None = None) -> None:
         self.claims = claims or claims_of()
         self.source, self.target = MemoryTopicAdmin(), MemoryTopicAdmin()
+        self.source.model.cluster_id, self.target.model.cluster_id = "source-id", "target-id"
         self.store = MemoryStore()
         self.hand = MemoryCoordination(self.store)
         self.clock = ManualClock()
@@ -306,6 +307,45 @@ def test_a_target_topic_that_the_route_created_is_deleted_with_its_source_topic(
     world.source.remove("found")
     polls(world, 2 * GRACE_S)
     assert set(world.target.topics()) == {"x-found", "x-kept"}
+
+
+def test_a_deposed_leader_deletes_no_target_topic() -> None:
+    """It was suspended while it decided: another leader was elected meanwhile."""
+    world = World(replace(AUTO, source_deletion=SourceDeletion(GRACE_S)))
+    world.poll()
+    for topic in ("t", "other"):
+        world.source.put(topic, 1)
+    polls(world, 4 * CONFIRM_S)
+    world.source.remove("t")
+    polls(world, GRACE_S)
+    tries = refuse_deletions(world)
+    epoch = world.hand.get(PATHS.epoch)
+    assert epoch is not None
+    world.hand.transact([Set(PATHS.epoch, b"", epoch.stat.version)])
+    polls(world, GRACE_S)
+    assert not tries
+    world.epoch += 1
+    polls(world, 2 * CONFIRM_S)
+    assert tries
+
+
+def test_a_topic_that_was_changed_meanwhile_keeps_its_target_topic() -> None:
+    world = World(replace(AUTO, source_deletion=SourceDeletion(GRACE_S)))
+    world.poll()
+    for topic in ("t", "other"):
+        world.source.put(topic, 1)
+    polls(world, 4 * CONFIRM_S)
+    world.source.remove("t")
+    polls(world, GRACE_S)
+    tries = refuse_deletions(world)
+    path = PATHS.topic(TopicKey(ROUTE, "t"))
+    seen = world.tree_cache()
+    world.tree_cache = lambda: seen  # type: ignore[method-assign]
+    there = world.hand.get(path)
+    assert there is not None
+    world.hand.transact([Set(path, there.data, there.stat.version)])
+    polls(world, 4 * CONFIRM_S)
+    assert not tries
 
 
 def test_a_target_topic_of_the_same_name_that_is_another_one_stays() -> None:

@@ -10,6 +10,7 @@ import pytest
 from ureplicator_common.contents import Assignment, AssignmentEntry, Switches, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import (
+    GapPolicy,
     OwnerEpoch,
     Partition,
     Route,
@@ -28,7 +29,13 @@ from ureplicator_controller.core.topics.reconcile import (
     reconcile_topics,
 )
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.core.topics.source_deletion import KEEP, Outlooks, SourceDeletion
+from ureplicator_controller.core.topics.source_deletion import (
+    EMPTY,
+    KEEP,
+    LOOKED_S,
+    Outlooks,
+    SourceDeletion,
+)
 
 ROUTE = Route("a", "b")
 GRACE_S = 600.0
@@ -43,6 +50,7 @@ def known(name: str) -> TopicIntent:
         target_topic=f"copy.{name}",
         source_topic_id=f"A-{name}",
         target_topic_id=f"B-{name}",
+        source_cluster_id="A",
         target_created=True,
         whole=True,
     )
@@ -57,8 +65,10 @@ class World:
     """A route whose leader reconciles again and again; its writes are applied."""
 
     policy: SourceDeletion = DELETE
+    rules: RouteSettings = field(default_factory=RouteSettings)
     seen: Snapshot = field(default_factory=lambda: Snapshot(fleet="f", epoch=1))
     source: dict[str, TopicInfo] | None = field(default_factory=dict)
+    cluster_id: str = "A"
     last: TopicDecision = field(default_factory=TopicDecision)
     now_s: float = 0.0
 
@@ -86,12 +96,13 @@ class World:
             for stored in self.seen.topics.values()
         }
         self.last = reconcile_topics(
-            [TopicRules(ROUTE, RouteSettings(), source_deletion=self.policy)],
+            [TopicRules(ROUTE, self.rules, source_deletion=self.policy)],
             self.seen,
             {"a": self.source, "b": target},
             self.last.unconfirmed,
             self.now_s,
             wall_ms=START_MS + round(self.now_s * 1_000),
+            cluster_ids={} if self.source is None else {"a": self.cluster_id},
         )
         for change in self.last.changes:
             self.put(change.key.topic, change.intent)
@@ -131,19 +142,39 @@ def test_the_target_topic_is_deleted_by_its_id_after_the_grace(world: World) -> 
 
 def test_the_grace_begins_with_the_deletion_whoever_leads(world: World) -> None:
     world.lose("x")
-    world.deletions(for_s=GRACE_S - 10)
+    world.deletions(for_s=GRACE_S - LOOKED_S / 2)
     gone_ms = world.intent("x").source_gone_ms
     world.last = TopicDecision()
-    assert len(world.deletions(for_s=20 + CONFIRM_S)) == 1
+    assert not world.deletions(for_s=LOOKED_S)
+    assert len(world.deletions(for_s=2 * CONFIRM_S)) == 1
     assert START_MS < gone_ms <= START_MS + 2 * CONFIRM_S * 1_000
 
 
-def test_a_new_leader_deletes_nothing_on_its_first_observation(world: World) -> None:
+def test_a_new_leader_deletes_nothing_on_its_first_observations(world: World) -> None:
     world.lose("x")
     world.deletions(for_s=10)
     world.last = TopicDecision()
     assert not world.reconcile(after_s=2 * GRACE_S)
+    assert not world.reconcile(after_s=LOOKED_S - CONFIRM_S)
     assert len(world.reconcile(after_s=CONFIRM_S)) == 1
+
+
+def test_a_short_grace_is_looked_at_from_its_begin(world: World) -> None:
+    world.policy = SourceDeletion(20.0)
+    world.lose("x")
+    assert not world.deletions(for_s=20)
+    assert len(world.deletions(for_s=3 * CONFIRM_S)) == 1
+
+
+def test_a_source_that_did_not_respond_is_looked_at_anew(world: World) -> None:
+    """What it shows when it is back may be what was restored of it."""
+    world.lose("x")
+    world.deletions(for_s=GRACE_S - 10)
+    there, world.source = world.source, None
+    assert not world.deletions(for_s=2 * GRACE_S)
+    world.source = there
+    assert not world.deletions(for_s=LOOKED_S)
+    assert len(world.deletions(for_s=2 * CONFIRM_S)) == 1
 
 
 def test_target_topics_are_kept_by_default(world: World) -> None:
@@ -176,6 +207,7 @@ def test_a_source_topic_that_is_back_is_not_gone(world: World) -> None:
         replace(known("x"), target_created=False),
         replace(known("x"), target_topic_id=""),
         replace(known("x"), source_topic_id=""),
+        replace(known("x"), source_cluster_id=""),
     ],
 )
 def test_what_is_not_known_for_certain_is_kept(intent: TopicIntent) -> None:
@@ -194,15 +226,68 @@ def test_nothing_is_deleted_while_most_topics_of_the_route_are_gone(world: World
     assert not world.deletions(for_s=2 * GRACE_S)
     assert text(world, "x").endswith("2 of 3 topics of the route are gone at the source")
     world.whitelist("y")
-    (deleted,) = world.deletions(for_s=3 * CONFIRM_S)
+    (deleted,) = world.deletions(for_s=LOOKED_S + 3 * CONFIRM_S)
     assert deleted.key == key("x")
 
 
-def test_the_only_topic_of_a_route_is_deleted() -> None:
+def test_the_only_topic_of_a_route_is_deleted_unless_the_source_has_none_at_all() -> None:
     world = World()
     world.whitelist("x")
     world.lose("x")
-    assert len(world.deletions(for_s=GRACE_S + 10 * CONFIRM_S)) == 1
+    assert not world.deletions(for_s=2 * GRACE_S)
+    assert world.last.refused == {key("x"): EMPTY}
+    assert world.source is not None
+    world.source["another"] = TopicInfo(1, "A-another")
+    assert len(world.deletions(for_s=LOOKED_S + 10 * CONFIRM_S)) == 1
+
+
+@pytest.mark.parametrize("names", [("x",), ("x", "y", "z")])
+def test_another_cluster_under_the_name_of_the_source_stops_topics_and_deletes_nothing(
+    names: tuple[str, ...],
+) -> None:
+    world = World()
+    for name in names:
+        world.whitelist(name)
+    there = world.source
+    world.cluster_id, world.source = "test", {"theirs": TopicInfo(1, "test-theirs")}
+    assert not world.deletions(for_s=3 * GRACE_S)
+    for name in names:
+        intent = world.intent(name)
+        assert intent.stopped == "the source is another cluster (was A, is test)"
+        assert not intent.source_gone_ms
+    world.cluster_id, world.source = "A", there
+    world.deletions(for_s=2 * CONFIRM_S)
+    assert world.intent("x") == known("x")
+
+
+def test_a_topic_of_the_same_name_on_another_cluster_is_not_adopted(world: World) -> None:
+    world.rules = RouteSettings(on_gap=GapPolicy.EARLIEST)
+    world.cluster_id, world.source = "test", {"x": TopicInfo(2, "test-x")}
+    world.deletions(for_s=GRACE_S)
+    assert world.intent("x").source_topic_id == "A-x"
+    assert "another cluster" in world.intent("x").stopped
+
+
+def test_a_deletion_that_was_noted_is_none_while_the_source_is_another_cluster(
+    world: World,
+) -> None:
+    world.lose("x")
+    world.deletions(for_s=GRACE_S / 2)
+    world.cluster_id = "test"
+    assert not world.deletions(for_s=GRACE_S)
+    assert not world.intent("x").source_gone_ms
+    world.cluster_id = "A"
+    assert not world.deletions(for_s=GRACE_S)
+    assert len(world.deletions(for_s=10 * CONFIRM_S)) == 1
+
+
+def test_the_cluster_of_a_topic_is_noted_where_its_topic_is_seen(world: World) -> None:
+    world.put("x", replace(known("x"), source_cluster_id=""))
+    (change,) = world.reconcile()
+    assert (change.kind, change.intent) == ("identified", known("x"))
+    world.policy = KEEP
+    world.put("x", replace(known("x"), source_cluster_id=""))
+    assert not world.reconcile()
 
 
 def test_a_frozen_fleet_deletes_nothing(world: World) -> None:
