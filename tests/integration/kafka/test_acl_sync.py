@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,6 +15,7 @@ from ureplicator_common.coordination.memory import MemoryCoordination, MemorySto
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import ALLOW, DENY, LITERAL, PREFIXED, NoAuthorizer, TopicAcl
 from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
@@ -24,6 +26,7 @@ from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.memory_reports import MemoryReports
+from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import eventually
@@ -113,6 +116,20 @@ def test_rights_follow_and_only_they_are_removed_again(admin: KafkaAclAdmin) -> 
     eventually(lambda: admin.read() == theirs | copied, deadline_s=SEEN_S, what="their removal")
     sync.run_once()
     eventually(lambda: admin.read() == theirs, deadline_s=SEEN_S, what="removal of the copies")
+
+
+def test_brokers_that_open_no_topic(admin: KafkaAclAdmin) -> None:
+    """Those that do are in `tests/integration/security/test_first_rights.py`."""
+    assert not admin.opens_topics()
+
+
+def test_topics_are_known_by_their_ids(cluster: KafkaCluster, admin: KafkaAclAdmin) -> None:
+    create_topic(cluster.bootstrap, "identified")
+    with closing(ConfluentTopicAdmin({"bootstrap.servers": cluster.bootstrap})) as topics:
+        id = topics.find(["identified"])["identified"].topic_id
+    assert admin.others({}) == frozenset()
+    assert admin.others({"identified": id}) == frozenset()
+    assert admin.others({"identified": id[::-1], "missing": id}) == {"identified", "missing"}
 
 
 def test_a_cluster_without_an_authorizer(source_cluster: KafkaCluster) -> None:

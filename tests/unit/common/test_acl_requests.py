@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
+from kafka.protocol.admin import (
+    CreateAclsResponse,
+    DeleteAclsResponse,
+    DescribeAclsResponse,
+    DescribeConfigsResponse,
+)
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
@@ -97,3 +102,46 @@ def test_a_right_that_was_found_and_not_removed_has_failed() -> None:
     admin = KafkaAclAdmin(Cluster(deleted(0, matching=[0, FORBIDDEN]), deleted(0)), name="c")
     assert isinstance(admin.remove([A])[A], AclRefused)
     assert admin.remove([A]) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "values", "expected"),
+    [
+        (0, [], False),
+        (0, ["false"], False),
+        (0, ["true"], True),
+        (0, [None], True),
+        (FORBIDDEN, [], True),
+    ],
+)
+def test_topics_may_be_open_unless_a_broker_shows_otherwise(
+    code: int, values: list[str | None], expected: bool
+) -> None:
+    """A value that is hidden is None."""
+    admin = KafkaAclAdmin(Cluster(settings(code, values)), name="c")
+    assert admin.opens_topics() is expected
+
+
+def test_settings_without_a_broker_that_shows_them() -> None:
+    with pytest.raises(ClusterUnavailable, match="c: no broker"):
+        KafkaAclAdmin(Cluster(brokers=0), name="c").opens_topics()
+
+
+def settings(code: int, values: list[str | None]) -> Any:
+    response: Any = DescribeConfigsResponse
+    result = response.DescribeConfigsResult
+    rows = [
+        result.DescribeConfigsResourceResult(
+            name="allow.everyone.if.no.acl.found",
+            value=value,
+            read_only=True,
+            config_source=4,
+            is_sensitive=value is None,
+            synonyms=[],
+        )
+        for value in values
+    ]
+    found = result(
+        error_code=code, error_message=None, resource_type=4, resource_name="0", configs=rows
+    )
+    return response(version=1, throttle_time_ms=0, results=[found])

@@ -48,6 +48,15 @@ class AclAdmin(Protocol):
         """All on topics."""
         ...
 
+    def opens_topics(self) -> bool:
+        """Test whether a topic without any right may be open to everyone. True where that is not known:
+        brokers hide the value of `allow.everyone.if.no.acl.found`, and show only that it is set."""
+        ...
+
+    def others(self, topics: Mapping[str, str]) -> frozenset[str]:
+        """Topics, of these with their ids, that the cluster does not have with this id."""
+        ...
+
     def add(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
         """The result has those that failed."""
         ...

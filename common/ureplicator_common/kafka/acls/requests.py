@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from kafka.protocol.admin import (
     CreateAclsRequest,
@@ -22,10 +23,12 @@ from kafka.protocol.admin import (
     DeleteAclsResponse,
     DescribeAclsRequest,
     DescribeAclsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
 )
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka import ClusterUnavailable, topic_id_text
 from ureplicator_common.kafka.acls import AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.kafka.client import ClusterClient, controller_rows
 from ureplicator_common.kafka.errors import ErrorCode, error_name
@@ -34,6 +37,10 @@ from ureplicator_common.portions import portions
 VERSION = 1
 """The only version of these requests that every supported broker has, and the first with prefixes."""
 PORTION = 1_000
+CONFIGS_VERSION = 1
+BROKER_RESOURCE = 4
+OPEN = "allow.everyone.if.no.acl.found"
+"""Setting of the authorizer. Brokers do not know its type, so they hide its value (KIP-226)."""
 TOPIC, ANY = 2, 1
 TEMPORARY = frozenset(
     {
@@ -91,6 +98,33 @@ class KafkaAclAdmin:
             for resource in reply.resources
             for row in resource.acls
             if row.operation in set(Operation)
+        )
+
+    def opens_topics(self) -> bool:
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        for broker in self._client.view(()).brokers.values():
+            named = resource(
+                resource_type=BROKER_RESOURCE,
+                resource_name=str(broker.node_id),
+                configuration_keys=[OPEN],
+            )
+            request = DescribeConfigsRequest(
+                version=CONFIGS_VERSION, resources=[named], include_synonyms=False
+            )
+            try:
+                (row,) = self._client.call(broker, request, DescribeConfigsResponse).results
+            except ClusterUnavailable:
+                continue
+            shown = [each.value for each in row.configs if each.name == OPEN]
+            return bool(row.error_code) or shown not in ([], ["false"])
+        raise ClusterUnavailable(f"{self._name}: no broker shows its settings")
+
+    def others(self, topics: Mapping[str, str]) -> frozenset[str]:
+        there = self._client.view(sorted(topics)).topic_ids if topics else {}
+        return frozenset(
+            name
+            for name, id in topics.items()
+            if name not in there or topic_id_text(UUID(there[name])) != id
         )
 
     def add(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:

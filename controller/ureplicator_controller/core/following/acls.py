@@ -12,6 +12,9 @@
 | on a prefix                              | on the route's prefix and that one, if a topic of the route|
 |                                          | begins with it; also on each topic that is renamed         |
 
+No right is the first one of a topic where brokers may open topics without rights to everyone
+(`allow.everyone.if.no.acl.found`): it closes the topic to all whom no right names, and to the copiers.
+
 Only rights that the route added are removed. They are written down before they are added (`RouteAcls`): a
 leader that dies in between leaves none behind. A right that the target had before belongs to its operators.
 """
@@ -47,13 +50,14 @@ Acls = frozenset[TopicAcl]
 @dataclass(frozen=True, slots=True)
 class AclPlan:
     """`before`, `after`: own rights to write down before anything is changed, and when all is done.
-    `left`: rights that are not added, as there are too many."""
+    `left`: rights that are not added, as there are too many. `withheld`: as they would be the first ones."""
 
     add: Acls
     remove: Acls
     before: Acls
     after: Acls
     left: Acls = frozenset()
+    withheld: Acls = frozenset()
 
     @property
     def is_quiet(self) -> bool:
@@ -103,6 +107,20 @@ def _reduced(acl: TopicAcl) -> Iterator[TopicAcl]:
             yield replace(acl, operation=DELETE)
 
 
+def first_rights(due: Acls, target: Acls) -> Acls:
+    """Rights, of those to add, on topics that the target has no right on yet."""
+    covered = [each.name for each in target if each.pattern == PREFIXED]
+    named = {each.name for each in target if each.pattern == LITERAL}
+    if ALL_TOPICS in named:
+        return frozenset()
+    return frozenset(
+        acl
+        for acl in due
+        if not (acl.pattern == LITERAL and acl.name in named)
+        and not any(acl.name.startswith(prefix) for prefix in covered)
+    )
+
+
 def acl_plan(
     wanted: Acls,
     *,
@@ -110,13 +128,15 @@ def acl_plan(
     added: Acls,
     followed: Collection[str],
     held: Collection[str],
+    withheld: Acls = frozenset(),
 ) -> AclPlan:
     """Changes that lead to `wanted`.
 
     `target`: rights that are there; `added`: those that the route wrote down as its own; `followed`, `held`:
     target topics that follow, and those that are stopped. Rights on any others belong to operators.
+    `withheld`: rights that are not added in this round.
     """
-    due = sorted(wanted - target)
+    due = sorted(wanted - target - withheld)
     fresh = [acl for acl in due if acl not in added]
     room = max(0, MAX_ACLS - len(added))
     add = frozenset(acl for acl in due if acl in added) | frozenset(fresh[:room])
@@ -129,6 +149,7 @@ def acl_plan(
         before=added | add,
         after=(wanted & added) | add | kept,
         left=frozenset(fresh[room:]),
+        withheld=withheld,
     )
 
 

@@ -22,9 +22,11 @@ from ureplicator_controller.core.following.acls import (
     AclPlan,
     Acls,
     acl_plan,
+    first_rights,
     wanted_acls,
 )
 from ureplicator_controller.core.following.topics import (
+    FollowedTopic,
     followed_topics,
     held_targets,
     route_settings,
@@ -33,6 +35,12 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
 from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
 
+LOCKS_OUT = AclRefused(
+    "the first right on a topic closes it to all others, and to the copiers, where the brokers have"
+    " allow.everyone.if.no.acl.found. Give the copiers' principal WRITE at the target on this topic, on its"
+    " prefix or on all topics (*)"
+)
+"""Or the brokers do not show whether they have it."""
 TOO_MANY = AclRefused(f"the route has added {MAX_ACLS} rights, the maximum")
 
 
@@ -65,22 +73,23 @@ class AclWork:
         except NoAuthorizer as error:
             return {"*": Followed(FollowState.NO_AUTHORIZER, str(error))}
         outcomes = {_subject(acl): Followed(FollowState.EQUAL) for acl in wanted}
+        left = dict.fromkeys(plan.left, TOO_MANY) | dict.fromkeys(plan.withheld, LOCKS_OUT)
         if plan.is_quiet:
-            return outcomes | _refused(dict.fromkeys(plan.left, TOO_MANY))
+            return outcomes | _refused(left)
         if not may_write() or not self._store(plan.before, term):
             return outcomes | {
                 _subject(acl): Followed(FollowState.PENDING) for acl in plan.add | plan.remove
             }
         failed = _changed(target, plan, may_write)
         self._store(_achieved(plan, failed), term)
-        return outcomes | _outcomes(plan, failed | dict.fromkeys(plan.left, TOO_MANY))
+        return outcomes | _outcomes(plan, failed | left)
 
     def _plan(
         self, snapshot: Snapshot, own: Acls, *, source: Acls, target: Acls
     ) -> tuple[Acls, AclPlan]:
         """The rights that the target should have, and the changes that lead there."""
         route, configured = self._config.route, self._config.settings
-        topics = followed_topics(snapshot, route, configured)
+        topics = self._same(followed_topics(snapshot, route, configured))
         prefix = route_settings(snapshot, route, configured).prefix
         wanted = wanted_acls(source, topics, prefix=prefix)
         return wanted, acl_plan(
@@ -89,7 +98,21 @@ class AclWork:
             added=own,
             followed=frozenset(each.target for each in topics),
             held=held_targets(snapshot, route, configured, topics),
+            withheld=self._withheld(wanted - target, target),
         )
+
+    def _same(self, topics: tuple[FollowedTopic, ...]) -> tuple[FollowedTopic, ...]:
+        """Those that the source has, by their ids: rights on the copies of any others stay. A cluster's name
+        may lead to another one, and a topic may have been recreated."""
+        source, _ = self._opened()
+        others = source.others({each.source: each.source_id for each in topics if each.source_id})
+        return tuple(each for each in topics if each.source not in others)
+
+    def _withheld(self, due: Acls, present: Acls) -> Acls:
+        """Rights that could lock the copiers out."""
+        _, target = self._opened()
+        first = first_rights(due, present)
+        return first if first and target.opens_topics() else frozenset()
 
     def _own(self) -> Acls:
         """The route's own rights as they are written down. Raises Unavailable, and UnreadableContent: then

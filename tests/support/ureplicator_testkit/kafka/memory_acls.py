@@ -10,6 +10,7 @@ from ureplicator_common.kafka.acls import TopicAcl
 
 class MemoryAclAdmin:
     """`failure`: raised by every request; `refused`: rights that are neither added nor removed, and why.
+    `opens`: whether topics without rights may be open to everyone. `ids`: of its topics; None: as asked for.
     `reading` is called when rights are read; `changes`: what was added (+) and removed (-), in order."""
 
     def __init__(self) -> None:
@@ -17,6 +18,8 @@ class MemoryAclAdmin:
         self.failure: OperatingError | None = None
         self.refused: dict[TopicAcl, OperatingError] = {}
         self.reading: Callable[[], None] = lambda: None
+        self.opens = False
+        self.ids: dict[str, str] | None = None
         self.changes: list[tuple[str, TopicAcl]] = []
 
     def read(self) -> frozenset[TopicAcl]:
@@ -24,6 +27,15 @@ class MemoryAclAdmin:
         found = frozenset(self.acls)
         self.reading()
         return found
+
+    def opens_topics(self) -> bool:
+        self._request()
+        return self.opens
+
+    def others(self, topics: Mapping[str, str]) -> frozenset[str]:
+        self._request()
+        there = topics if self.ids is None else self.ids
+        return frozenset(name for name, id in topics.items() if there.get(name) != id)
 
     def add(self, acls: Collection[TopicAcl]) -> Mapping[TopicAcl, OperatingError]:
         return self._change("+", acls, self.acls.add)

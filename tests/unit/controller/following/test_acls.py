@@ -6,7 +6,12 @@ import pytest
 
 from ureplicator_common.kafka.acls import ALLOW, DENY, LITERAL, PREFIXED, TopicAcl
 from ureplicator_controller.core.following import acls as rules
-from ureplicator_controller.core.following.acls import AclPlan, acl_plan, wanted_acls
+from ureplicator_controller.core.following.acls import (
+    AclPlan,
+    acl_plan,
+    first_rights,
+    wanted_acls,
+)
 from ureplicator_controller.core.following.topics import FollowedTopic
 
 TOPICS = (FollowedTopic("app-1", "x.app-1"), FollowedTopic("app-2", "other"))
@@ -137,3 +142,26 @@ def test_the_number_of_own_rights_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(rules, "MAX_ACLS", 2)
     found = plan(A, B, C, added={A})
     assert (found.add, found.left, found.after) == (only(A, B), only(C), only(A, B))
+
+
+@pytest.mark.parametrize(
+    ("due", "there", "is_first"),
+    [
+        (acl("a-1"), None, True),
+        (acl("a-1"), acl("a-1", principal="User:eve"), False),
+        (acl("a-1"), acl("a-1", permission=DENY), False),
+        (acl("a-1"), acl("a-2"), True),
+        (acl("a-1"), acl("a-", PREFIXED), False),
+        (acl("a-1"), acl("b-", PREFIXED), True),
+        (acl("a-1"), acl("*"), False),
+        (acl("a-", PREFIXED), acl("a-1"), True),
+        (acl("a-", PREFIXED), acl("a-"), True),
+        (acl("a-", PREFIXED), acl("a-1", PREFIXED), True),
+        (acl("a-", PREFIXED), acl("a", PREFIXED), False),
+        (acl("a-", PREFIXED), acl("*"), False),
+    ],
+)
+def test_first_rights(due: TopicAcl, there: TopicAcl | None, is_first: bool) -> None:
+    """Brokers look for rights on the topic, on its prefixes and on all topics."""
+    present = frozenset({there} if there else ())
+    assert first_rights(frozenset({due}), present) == ({due} if is_first else set())

@@ -104,6 +104,38 @@ def test_rights_follow_and_are_removed_again(world: World) -> None:
     assert (world.target.acls, world.own()) == ({DESCRIBE, FOREIGN}, {DESCRIBE})
 
 
+def test_no_right_is_the_first_of_a_topic_that_is_open_to_everyone(world: World) -> None:
+    """It would close the topic to the copiers, whose principal is not known."""
+    world.source.acls = {READ}
+    world.target.opens = True
+    world.sync.run_once()
+    world.sync.run_once()
+    assert (world.target.acls, world.own()) == (set(), set())
+    assert world.state(FollowState.REFUSED) == 1
+    copier = replace(READ, name="*", principal="User:copier", operation="WRITE")
+    world.target.acls = {copier}
+    world.sync.run_once()
+    assert world.target.acls == {copier, READ}
+    assert world.state(FollowState.CHANGED) == 1
+
+
+def test_rights_on_a_topic_that_the_source_lacks_or_has_anew_are_kept_as_they_are(
+    world: World,
+) -> None:
+    """As where its name leads to another cluster."""
+    world.intent = TopicIntent(1, 1, source_topic_id="id")
+    world.source.acls = {READ}
+    world.sync.run_once()
+    for ids in ({"orders": "another"}, {}):
+        world.source.ids = ids
+        world.source.acls = {FOREIGN}
+        world.sync.run_once()
+        assert world.target.acls == world.own() == {READ}
+    world.source.ids = {"orders": "id"}
+    world.sync.run_once()
+    assert world.target.acls == world.own() == {FOREIGN}
+
+
 def test_a_right_that_the_target_had_is_never_removed(world: World) -> None:
     world.source.acls = world.target.acls = {READ}
     world.sync.run_once()
