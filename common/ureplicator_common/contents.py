@@ -203,11 +203,12 @@ class GoneGroup(Content):
 @dataclass(frozen=True, slots=True)
 class GoneGroups(Content):
     """`groups/<route>`: consumer groups that are gone at the source, until their offsets at the target are
-    deleted."""
+    deleted. `cluster_id`: the source's own id, "" in notes of former versions."""
 
     groups: Annotated[Mapping[str, GoneGroup], PlainSerializer(_ordered_groups)] = field(
         default_factory=dict
     )
+    cluster_id: str = ""
 
 
 class SyncKind(StrEnum):

@@ -42,11 +42,12 @@ class ListedGroup:
 @dataclass(frozen=True, slots=True)
 class GroupList:
     """Groups of a cluster. `failed`: brokers whose groups are missing, with the reasons. `share`: the brokers
-    show start offsets of share groups, and let them be set (Kafka 4.2)."""
+    show start offsets of share groups, and let them be set (Kafka 4.2). `cluster_id`: its own id."""
 
     groups: Mapping[str, ListedGroup] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     share: bool = False
+    cluster_id: str = ""
 
 
 Offsets = Mapping[TopicPartition, CommittedOffset]

@@ -83,7 +83,8 @@ class KafkaConsumerGroups:
         at: dict[str, Broker] = {}
         newest: list[Mapping[int, int]] = []
         self._coordinators.forget_versions()
-        for broker in self._client.view(()).brokers.values():
+        view = self._client.view(())
+        for broker in view.brokers.values():
             try:
                 found = self._list(broker)
                 newest.append(self._coordinators.versions(broker))
@@ -96,7 +97,9 @@ class KafkaConsumerGroups:
         self._fetched.keep(at)
         self._share = frozenset(id for id, each in groups.items() if each.kind == SHARE)
         can_share = all(share_wire.ALTER_SHARE_OFFSETS in each for each in newest)
-        return GroupList(groups, failed, share=bool(newest) and can_share)
+        return GroupList(
+            groups, failed, share=bool(newest) and can_share, cluster_id=view.cluster_id
+        )
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:
         led, missing = self._coordinators.led(groups)

@@ -10,6 +10,7 @@ offsets:
 - only groups whose offsets at the target were those of the sync when they were last seen at the source, on
   every partition of the route: a group that read on at the target has others;
 - only while the target has exactly these offsets, and no member in the group;
+- only while the source is the cluster that had them, by its own id: notes of another one are dropped;
 - not while more than half of the route's groups are gone, and more than one: rather the addresses of the
   source lead to another cluster;
 - not while the fleet is frozen.

@@ -47,10 +47,12 @@ Gone = Mapping[str, GoneGroup]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """A round of the sync that has ended. `listed`: all groups of the source; None: some brokers did not
-    list theirs. `selected`: number of those that the route syncs. `targets`: topics of the route there."""
+    list theirs. `cluster_id`: the source's own id. `selected`: number of those that the route syncs.
+    `targets`: topics of the route there."""
 
     epoch: int
     listed: Collection[str] | None
+    cluster_id: str
     selected: int
     targets: Collection[str]
     is_frozen: bool
@@ -87,6 +89,7 @@ class GoneGroupDeletion:
         self._store = _Store(needs, needs.paths.gone_groups(route))
         self._own: dict[str, OwnOffsets] = {}
         self._epoch = 0
+        self._cluster_id = ""
 
     def add(self, decision: GroupDecision, epoch: int) -> None:
         """Outcome of a decision of the round. One that holds on has no partitions, and changes nothing."""
@@ -112,7 +115,16 @@ class GoneGroupDeletion:
 
     def _end(self, round: Round, listed: Collection[str]) -> GoneOutcome:
         now_ms = self._clock.wall_ms()
-        gone = noted(self._store.read(), listed=listed, own=self._own, now_ms=now_ms)
+        if (
+            round.cluster_id != self._cluster_id
+        ):  # what the sync gave groups of the former one is not theirs
+            self._own, self._cluster_id = (
+                self._own if not self._cluster_id else {},
+                round.cluster_id,
+            )
+        gone = noted(
+            self._store.read(round.cluster_id), listed=listed, own=self._own, now_ms=now_ms
+        )
         if not self._store.write(gone, round.epoch):
             return GoneOutcome(len(gone))
         self._own = {id: own for id, own in self._own.items() if id not in gone}
@@ -193,16 +205,26 @@ class _Store:
         writer = FencedWriter(needs.coordination, paths=needs.paths, metrics=needs.metrics)
         self._node = FencedNode(needs.coordination, path, writer)
         self._known: Gone | None = None
+        self._cluster_id = ""
 
-    def read(self) -> Gone:
-        """Nothing for a content that cannot be read: then groups are noted anew. Raises Unavailable."""
+    def read(self, cluster_id: str) -> Gone:
+        """Groups that were noted on this cluster. Nothing for a content that cannot be read: then groups are
+        noted anew. Raises Unavailable."""
         data = self._node.read()
+        self._known, self._cluster_id = None, cluster_id
         try:
-            self._known = {} if data is None else decode_gone(data).groups
+            found = GoneGroups() if data is None else decode_gone(data)
         except UnreadableContent as error:
             log.warning("%s is written anew: %s", self._node.path, error)
-            self._known = None
-        return self._known or {}
+            return {}
+        is_same = found.cluster_id == cluster_id
+        if is_same or not found.groups:
+            self._known = found.groups
+        if is_same or not found.cluster_id:
+            return found.groups
+        if found.groups:
+            log.warning("%s: the source is another cluster, its notes are dropped", self._node.path)
+        return {}
 
     def write(self, gone: Gone, epoch: int) -> bool:
         """True if it is written down. Raises Unavailable."""
@@ -213,7 +235,7 @@ class _Store:
         return self._write(self._known or {}, epoch)
 
     def _write(self, gone: Gone, epoch: int) -> bool:
-        if not self._node.write(encode_gone(GoneGroups(gone)), epoch=epoch):
+        if not self._node.write(encode_gone(GoneGroups(gone, self._cluster_id)), epoch=epoch):
             return False
         self._known = gone
         return True

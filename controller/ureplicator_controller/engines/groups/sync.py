@@ -152,6 +152,7 @@ class GroupSync:
         return Round(
             epoch=epoch,
             listed=None if source_list.failed else source_list.groups.keys(),
+            cluster_id=source_list.cluster_id,
             selected=self._survey.selected,
             targets={topic.target for topic in topics.values()},
             is_frozen=snapshot.switches.frozen,

@@ -213,7 +213,10 @@ def _decisions() -> Iterator[ZnodeRow]:
         "the leader",
         "consumer groups that are gone at the source, since when, and a digest of the offsets at the target",
         znodes.encode_gone(
-            GoneGroups({"billing": GoneGroup(_NOW_MS, "5b1f0c2a81e64d07a9d3c2f1")}),
+            GoneGroups(
+                {"billing": GoneGroup(_NOW_MS, "5b1f0c2a81e64d07a9d3c2f1")},
+                "MkU3OEVBNTcwNTJENDM2Qg",
+            ),
         ),
     )
     yield from _history()

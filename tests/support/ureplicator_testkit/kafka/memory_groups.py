@@ -51,6 +51,7 @@ class MemoryConsumerGroups:
     before_delete: Callable[[], None] = lambda: None
     deletions: list[tuple[str, TopicPartition]] = field(default_factory=list)
     closed: bool = False
+    cluster_id: str = "its id"
 
     def add(self, id: str, offsets: Mapping[TopicPartition, int], *, state: str = "Empty") -> None:
         rows = {key: CommittedOffset(offset) for key, offset in offsets.items()}
@@ -72,6 +73,7 @@ class MemoryConsumerGroups:
             },
             failed,
             share=self.share,
+            cluster_id=self.cluster_id,
         )
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Offsets | ClusterUnavailable]:

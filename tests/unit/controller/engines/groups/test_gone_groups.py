@@ -77,6 +77,28 @@ def test_the_next_leader_goes_on(world: LeaderWorld) -> None:
     assert len(world.target.deletions) == 2
 
 
+def test_another_cluster_under_the_name_of_the_source_deletes_nothing() -> None:
+    """The route has one group, so how many are gone says nothing."""
+    world = LeaderWorld(grace_s=GRACE_S)
+    world.source.add("a", {HERE: 10})
+    world.sync.run_once()
+    world.source.cluster_id = "another"
+    delete_at_source(world, "a")
+    pass_grace(world)
+    pass_grace(world)
+    assert (world.target.deletions, world.gone()) == ([], {})
+
+
+def test_a_group_that_was_noted_on_another_cluster_is_kept(world: LeaderWorld) -> None:
+    """By whichever leader."""
+    delete_at_source(world, "a")
+    world.source.cluster_id = "another"
+    world.sync = world.restarted()
+    pass_grace(world)
+    pass_grace(world)
+    assert (world.target.deletions, world.gone()) == ([], {})
+
+
 def test_a_group_that_comes_back_is_synced_again(world: LeaderWorld) -> None:
     delete_at_source(world, "a")
     world.source.add("a", {HERE: 30, OTHER: 40})
