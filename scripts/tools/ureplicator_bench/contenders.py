@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import yaml
 from confluent_kafka.admin import AdminClient
+from rich.console import Console
 
 from ureplicator_bench.load import Profile
 from ureplicator_bench.servers import Servers
@@ -153,7 +154,7 @@ class Ours:
         mark = Mark(MARK_NAME, str(folder))
         self._fleet = Fleet(config, folder, name=name, workers=1, mark=mark)
         self._fleet.start()
-        self._fleet.wait_ready()
+        self._fleet.wait_ready(Console(stderr=True, highlight=False))
         for topic in topics:
             self._fleet.rest("POST", "/topics", {"topic": topic})
 

@@ -8,8 +8,10 @@
     scripts/demo --down    stop what --keep left running
 
 The servers are those of `scripts/stack`, started here if they do not run yet, and stopped only if they
-were started here. Every process carries the name of the folder in its environment, by which all of
-them are found, however the process that started them ended.
+were started here. The fleet is then the one that their `.local/config.yaml` names, so that one more worker
+joins it; with servers that ran before it is another one, as that fleet may run. Every process carries the
+name of the folder in its environment, by which all of them are found, however the process that started
+them ended.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 
 import click
 from confluent_kafka import KafkaException
+from requests import RequestException
 from rich.console import Console
 from rich.table import Table
 
@@ -34,6 +37,7 @@ from ureplicator_demo.compare import audited
 from ureplicator_demo.fleet import Fleet, Mark, login_of
 from ureplicator_demo.progress import CopyProgress, Ends, Rate, shown
 from ureplicator_demo.scaling import grow_and_shrink
+from ureplicator_demo.waiting import await_none_missing
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers import stack
 from ureplicator_testkit.servers.processes import Process, remove_folder
@@ -53,12 +57,12 @@ EXTRAS = {
 }
 BEFORE = 0.6
 """Share of the records produced before copying begins; the rest is produced meanwhile."""
-PRODUCE_DEADLINE_S = 120.0
+PRODUCE_DEADLINE_S = 300.0
 PATIENCE = "10"
 """Factor of the times for acknowledgements in the producer, which PRODUCE_DEADLINE_S bounds as a whole."""
 SCALE_PAUSE_S = 2.0
 """After each chunk of the rest, with --scale: records arrive all the time."""
-COPY_DEADLINE_S = 180.0
+COPY_DEADLINE_S = 600.0
 POLL_INTERVAL_S = 0.1
 
 console = Console(highlight=False)
@@ -83,8 +87,8 @@ def main(keep: bool, down: bool, spark: bool, secure: bool, scale: bool, records
                 _end_kept()
             else:
                 _run(keep, _extras(spark=spark, secure=secure), records, scale=scale)
-    except (DemoFailed, AssertionError, RestFailure, KafkaException) as error:
-        console.print(f"[red]demo: {error}", soft_wrap=True)
+    except (DemoFailed, AssertionError, RestFailure, RequestException, KafkaException) as error:
+        console.print(f"demo: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         console.print("demo: interrupted")
@@ -113,9 +117,10 @@ def _run(keep: bool, extras: Sequence[str], records: int, *, scale: bool) -> Non
         more = "".join(EXTRAS[extra] for extra in extras)
         console.print(f"[bold]1[/] servers: one ZooKeeper, two Kafka clusters{more}")
         servers = _servers(extras)
-        fleet = _fleet(keep, "demo" if ours else f"demo-{int(time.time())}", servers)
+        topic = "demo" if ours else f"demo-{int(time.time())}"
+        fleet = _fleet(keep, stack.FLEET if ours else topic, servers)
         try:
-            _show(fleet, servers, fleet.name, records, scale=scale)
+            _show(fleet, servers, topic, records, scale=scale)
             good = True
             console.print(f"[green]every record is there, once, in order ({_since(began)})")
         finally:
@@ -135,8 +140,8 @@ def _show(
     fleet.start()
     create_topic(source, topic, partitions=PARTITIONS, config=KEPT_FOR_EVER)
     before = int(records * BEFORE)
-    _await_produced(_produce(source, topic, 0, before))
-    fleet.wait_ready()
+    _await_produced(_produce(source, topic, 0, before), before)
+    fleet.wait_ready(console)
     _print_addresses(fleet, servers, topic)
     if not fleet.refuses_strangers():
         raise DemoFailed("REST responds to who has no token")
@@ -150,9 +155,9 @@ def _show(
     if scale:
         grow_and_shrink(fleet, topic, PARTITIONS, console)
     _watch(fleet, source, target, topic, records)
-    _await_produced(producer)
+    _await_produced(producer, records - before)
     console.print("[bold]4[/] audit: key, value, headers, timestamp, partition and order")
-    found = audited(stack.CONFIG, topic, fleet=fleet.name)
+    found = audited(stack.CONFIG, topic, fleet=fleet.name, folder=FOLDER, console=console)
     if found.state is not AuditState.EQUAL or found.total("repeated"):
         raise DemoFailed(f"the two sides differ\n{json.dumps(found.to_json(), indent=1)}")
     count = found.total("compared")
@@ -192,8 +197,12 @@ def _produce(
     )
 
 
-def _await_produced(producer: Process) -> None:
-    if producer.wait(PRODUCE_DEADLINE_S):
+def _await_produced(producer: Process, records: int) -> None:
+    missing = f"{records:,} records to be produced"
+    await_none_missing(
+        lambda: missing if producer.running else "", PRODUCE_DEADLINE_S, console=console
+    )
+    if producer.returncode:
         raise DemoFailed(f"the producer failed:\n{producer.log_tail()}")
 
 
@@ -245,7 +254,8 @@ def _leave(fleet: Fleet, ours: bool) -> None:
     console.print(f"dashboard  {fleet.url}/", soft_wrap=True)
     console.print(f"left running; try  {command} status{fleet.options()}", soft_wrap=True)
     config = stack.CONFIG.relative_to(stack.ROOT)
-    more = f"{command} worker {config} --set fleet={fleet.name} --id w{WORKERS + 1}"
+    other = "" if fleet.name == stack.FLEET else f" --set fleet={fleet.name}"
+    more = f"{command} worker {config}{other} --id w{WORKERS + 1}"
     console.print(f"one more worker  {more}", soft_wrap=True)
     console.print("end all of it with  scripts/demo --down")
 

@@ -7,26 +7,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rich.console import Console
+
+from ureplicator_demo.waiting import await_none_missing
 from ureplicator_worker.audit.result import AuditResult
 
-DEADLINE_S = 180.0
+DEADLINE_S = 600.0
 
 
 class NotCompared(AssertionError):
     """The audit came to no result; the text is its reason."""
 
 
-def audited(config: Path, topic: str, *, fleet: str) -> AuditResult:
-    """Key, value, headers, timestamp and order of every record. Raises NotCompared."""
+def audited(config: Path, topic: str, *, fleet: str, folder: Path, console: Console) -> AuditResult:
+    """Key, value, headers, timestamp and order of every record. Raises NotCompared and NotInTimeError."""
     command = Path(sys.executable).with_name("ureplicator")
     line = [str(command), "audit", str(config), "--topic", topic, "--json"]
     line += ["--set", f"fleet={fleet}"]
+    found, log = folder / "audit.json", folder / "audit.log"
+    with found.open("wb") as output, log.open("wb") as errors:
+        audit = subprocess.Popen(line, stdout=output, stderr=errors)  # noqa: S603
+    missing = f"the audit of {topic} to end"
     try:
-        done = subprocess.run(  # noqa: S603
-            line, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        await_none_missing(
+            lambda: missing if audit.poll() is None else "", DEADLINE_S, console=console
         )
-    except subprocess.TimeoutExpired as error:
-        raise NotCompared(f"the audit took longer than {DEADLINE_S:.0f} s") from error
-    if not done.stdout:
-        raise NotCompared(f"the audit failed: {done.stderr.strip()}")
-    return AuditResult.from_json(json.loads(done.stdout))
+    finally:
+        audit.kill()
+        audit.wait()
+    text = found.read_text()
+    if not text:
+        raise NotCompared(f"the audit failed: {log.read_text().strip()}")
+    return AuditResult.from_json(json.loads(text))

@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from rich.console import Console
 
 from ureplicator_cli.rest_client import Login, RestClient, RestFailure
+from ureplicator_demo.waiting import await_none_missing
 from ureplicator_testkit.servers.ports import PortClaim, claim_port, port_is_free
 from ureplicator_testkit.servers.processes import NotInTimeError, Process, eventually
 from ureplicator_testkit.servers.reaper import kill_marked, marked_processes
 
 USUAL_PORT = 9000
-START_DEADLINE_S = 90.0
+START_DEADLINE_S = 300.0
 DRAIN_DEADLINE_S = 40.0
 
 
@@ -98,9 +100,10 @@ class Fleet:
         for number in range(1, self._workers + 1):
             self._spawn("worker", f"w{number}")
 
-    def wait_ready(self) -> None:
-        """Wait until a leader is elected and every copier of every worker waits for work."""
-        eventually(self._ready, START_DEADLINE_S, "controller and workers are ready")
+    def wait_ready(self, console: Console) -> None:
+        """Wait until a leader is elected and every copier of every worker waits for work. Raises
+        NotInTimeError."""
+        await_none_missing(self._missing, START_DEADLINE_S, console=console)
 
     def add_worker(self) -> str:
         """Start one more; returns its id."""
@@ -175,16 +178,22 @@ class Fleet:
         self.processes.append(process)
         return id
 
-    def _ready(self) -> bool:
+    def _missing(self) -> str:
+        """What the fleet waits for before it can copy, or ""."""
         for process in self.processes:
             process.assert_running()
         try:
             leader = self.rest("GET", "/ready")["leader"]
             workers = self.rest("GET", "/instances")["workers"]
-        except RestFailure:
-            return False
-        live = [each for each in workers.values() if each["live"]]
-        return bool(leader) and len(live) == self._workers and all(map(_copiers_wait, live))
+        except RestFailure as error:
+            return f"the controller: {error}"
+        live = {name: each for name, each in workers.items() if each["live"]}
+        if not leader:
+            return "the election of a leader"
+        if len(live) != self._workers:
+            return f"{self._workers - len(live)} of {self._workers} workers to register"
+        starting = sorted(name for name, each in live.items() if not _copiers_wait(each))
+        return f"the copiers of {', '.join(starting)} to start" if starting else ""
 
 
 def _copiers_wait(worker: Mapping[str, Any]) -> bool:

@@ -43,9 +43,10 @@ CONFIG = LOCAL / "config.yaml"
 MARK = "UREPLICATOR_STACK"
 HEAP_MB = 512
 
+FLEET = "local"
 _CONFIG_TEXT = """\
 # Written by scripts/stack for its own servers; gone after `scripts/stack down`.
-fleet: local
+fleet: {fleet}
 zookeeper: {{hosts: "{zookeeper}", session_timeout_s: 10}}
 clusters:
   source: {{bootstrap.servers: "{source}"}}
@@ -67,7 +68,9 @@ SPARK_CORES = 2
 def config_text(*, zookeeper: str, source: str, target: str, spark_master: str = "") -> str:
     """Configuration of a fleet on these servers. `spark_master`: "" for the worker's own machine."""
     spark = _ON_SPARK.format(master=spark_master) if spark_master else ""
-    return _CONFIG_TEXT.format(zookeeper=zookeeper, source=source, target=target, spark=spark)
+    return _CONFIG_TEXT.format(
+        fleet=FLEET, zookeeper=zookeeper, source=source, target=target, spark=spark
+    )
 
 
 @dataclass(frozen=True, slots=True)
