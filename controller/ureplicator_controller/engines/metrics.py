@@ -179,7 +179,7 @@ class ControlMetrics:
         self.followed = Gauge(
             "ureplicator_controller_followed_topics",
             "Topics by the state of what follows to their target topics (kind: configs, acls, claims); 0"
-            " while not leading.",
+            " while not leading. Settings are compared on every route.",
             ["route", "kind", "state"],
             registry=registry,
         )

@@ -19,6 +19,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.configs import ConfigWork
 from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.target_limits import topic_warnings
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.kafka.clients import own_settings
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -99,6 +100,25 @@ def test_defaults_of_the_source_take_the_place_of_the_targets_own(
     wait_for_settings(target, topic, {"min.insync.replicas": "2", **NEEDED, **retention})
 
 
+def test_a_target_topic_that_existed_and_harms_records_is_named_and_left_as_it_is(
+    admins: dict[str, ConfluentTopicAdmin], topic: str
+) -> None:
+    source, target = admins["source"], admins["target"]
+    source.create_topic(topic, partitions=1, configs={"retention.ms": "-1"})
+    harmful = {"message.timestamp.type": "LogAppendTime", "retention.ms": "7000"}
+    target.create_topic(topic, partitions=1, configs=harmful)
+    wait_for_settings(target, topic, harmful)
+    warned = topic_warnings(topic, topic, source=source, target=target)
+    assert [text.partition(",")[0].rpartition(": ")[2] for text in warned] == [
+        "message.timestamp.type is LogAppendTime",
+        "retention.ms is 7000",
+    ]
+    reports = MemoryReports()
+    follower(admins, topic, reports=reports, enabled=False).run_once()
+    assert reports.passes == [({"harmful": 1}, f"{topic}: {'; '.join(warned)}")]
+    assert own_settings(target.settings_of(topic)) == harmful
+
+
 def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[str, str]) -> None:
     """Wait for the broker to answer with these settings, some time after the controller took them."""
     eventually(
@@ -108,7 +128,13 @@ def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[
     )
 
 
-def follower(admins: dict[str, ConfluentTopicAdmin], topic: str, **settings: str) -> Follower:
+def follower(
+    admins: dict[str, ConfluentTopicAdmin],
+    topic: str,
+    *,
+    reports: MemoryReports | None = None,
+    **settings: str | bool,
+) -> Follower:
     """A sync of the settings of this topic alone."""
     source, target = admins["source"], admins["target"]
     ids = {name: admin.find([topic])[topic].topic_id for name, admin in admins.items()}
@@ -129,7 +155,7 @@ def follower(admins: dict[str, ConfluentTopicAdmin], topic: str, **settings: str
         interval_s=60.0,
         clock=SystemClock(),
         metrics=ControlMetrics(CollectorRegistry()),
-        reports=MemoryReports(),
+        reports=reports or MemoryReports(),
     )
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import TopicState
+from ureplicator_common.znodes import encode_sync
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
-from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 AFTER = "message.timestamp.after.max.ms"
 WARNING = (
@@ -126,6 +127,22 @@ def test_validation_says_what_was_not_checked(rest: RestFixture) -> None:
     rest.target.configs_failure = ClusterUnavailable("t:1")
     shown = validation(rest)
     assert (shown["targetFindings"], shown["targetReason"]) == ({}, NOT_CHECKED + "t:1")
+
+
+def test_what_the_leader_found_is_a_condition(rest: RestFixture) -> None:
+    def conditions() -> Any:
+        return rest.call("GET", "/validation").get_json()["conditions"]
+
+    path = rest.paths.sync(SyncKind.CONFIGS, ROUTE)
+    rest.put(path, encode_sync(SyncReport(1, {"equal": 2})))
+    assert conditions() == []
+    rest.put(path, encode_sync(SyncReport(1, {"equal": 1, "harmful": 1}, error="orders: stamps")))
+    assert conditions() == [
+        "route source.target: settings of 1 target topics refuse, change or delete records of their source"
+        " topics (orders: stamps): see GET /validation/srcKafka"
+    ]
+    rest.put(path, b"nonsense")
+    assert conditions() == []
 
 
 def test_a_scrape_reads_no_settings(rest: RestFixture) -> None:

@@ -14,6 +14,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.live.routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
+from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.models.drift import TopicsValidationResult, drift_json
@@ -29,7 +30,11 @@ from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.routes.topics import mismatch_json
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState
-from ureplicator_controller.api.services.validation import compare_with_limits, with_outlooks
+from ureplicator_controller.api.services.validation import (
+    compare_with_limits,
+    harm_conditions,
+    with_outlooks,
+)
 from ureplicator_controller.core.balance.pools import shortages
 from ureplicator_controller.core.following.topics import followed_topics
 from ureplicator_controller.core.reporting.held import with_held
@@ -65,7 +70,7 @@ def blueprint(
         found = _mismatches(fleet_state, tallies, lag_cache.report(), route)
         excluded = _excluded(fleet_state, route)
         counts = validation_counts(fleet_state.snapshot, tallies, route).as_json()
-        conditions = list(_conditions(fleet_state))
+        conditions = list(_conditions(fleet_state, settings, fleet.paths))
         counts |= {"conditions": conditions, "mismatches": found, "excluded": excluded}
         return counts | _left_alone(fleet_state.snapshot)
 
@@ -125,7 +130,7 @@ def _mismatches(
     ]
 
 
-def _conditions(fleet_state: FleetState) -> Iterator[str]:
+def _conditions(fleet_state: FleetState, settings: Settings, paths: Paths) -> Iterator[str]:
     snapshot, controllers = fleet_state.snapshot, fleet_state.controllers
     loss = mass_loss(snapshot)
     if loss is not None:
@@ -136,6 +141,7 @@ def _conditions(fleet_state: FleetState) -> Iterator[str]:
         {worker: each.value.version for worker, each in snapshot.live.items()},
     )
     yield from file_conditions({id: each.routes_digest for id, each in controllers.items()})
+    yield from harm_conditions(fleet_state.nodes, paths, [each.route for each in settings.routes])
 
 
 def _left_alone(snapshot: Snapshot) -> dict[str, Any]:

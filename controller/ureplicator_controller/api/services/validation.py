@@ -6,14 +6,16 @@ is no result; without the target only a part is missing, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.contents import SyncKind, TopicIntent
+from ureplicator_common.coordination import Node
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.topics.cluster_comparison import (
@@ -22,6 +24,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 )
 from ureplicator_controller.core.topics.rules import source_deletion
 from ureplicator_controller.core.topics.source_deletion import KEEP, Outlooks
+from ureplicator_controller.engines.following.follower import FollowState
 from ureplicator_controller.engines.target_limits import check_limits
 
 LIMITS_TIMEOUT_S = 5.0
@@ -105,3 +108,21 @@ def _has_both_topics(topic: str, intent: TopicIntent, comparison: ClusterCompari
         and topic not in comparison.missing
         and topic not in comparison.target_findings
     )
+
+
+def harm_conditions(
+    nodes: Mapping[str, Node], paths: Paths, routes: Iterable[Route]
+) -> Iterator[str]:
+    """A sentence for each route with target topics that do harm to records, by the leader's last round."""
+    for route in routes:
+        node = nodes.get(paths.sync(SyncKind.CONFIGS, route))
+        try:
+            report = decode_sync(node.data) if node is not None else None
+        except UnreadableContent:
+            continue  # it is among the unreadable nodes
+        count = report.states.get(FollowState.HARMFUL, 0) if report is not None else 0
+        if report is not None and count:
+            yield (
+                f"route {route}: settings of {count} target topics refuse, change or delete records of"
+                f" their source topics ({report.error}): see GET /validation/srcKafka"
+            )

@@ -26,7 +26,12 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo, TopicSetting
 from ureplicator_common.model import DefaultsFrom
 from ureplicator_controller.core.following.topics import FollowedTopic
-from ureplicator_controller.core.topics.record_limits import LIFETIME, NO_LIMIT_MS, shortened
+from ureplicator_controller.core.topics.record_limits import (
+    LIFETIME,
+    NO_LIMIT_MS,
+    limit_findings,
+    shortened,
+)
 
 NEEDED: Mapping[str, str] = {
     "compression.type": "producer",
@@ -66,12 +71,14 @@ class SettingDifference:
 
 @dataclass(frozen=True, slots=True)
 class TopicDrift:
-    """Differences of a topic between its clusters; `reason`: why it was not compared, or ""."""
+    """Differences of a topic between its clusters; `reason`: why it was not compared, or "". `harm`: how the
+    target's settings refuse, change or delete records."""
 
     topic: FollowedTopic
     source_partitions: int = 0
     target_partitions: int = 0
     settings: tuple[SettingDifference, ...] = ()
+    harm: tuple[str, ...] = ()
     reason: str = ""
 
     @property
@@ -120,6 +127,9 @@ def topic_drift(
         source_partitions=source.info.partitions,
         target_partitions=target.info.partitions,
         settings=differences(source.settings, target.settings, rules=rules),
+        harm=limit_findings(
+            topic.target, source=_values(source.settings), target=_values(target.settings)
+        ),
     )
 
 
@@ -172,8 +182,11 @@ def _wanted(
 
 def _shortened(source: Settings, target: Settings) -> set[str]:
     """Settings by which the target deletes what the source keeps."""
-    given, there = ({name: each.value for name, each in side.items()} for side in (source, target))
-    return {name for name, _ in shortened(given, there)}
+    return {name for name, _ in shortened(_values(source), _values(target))}
+
+
+def _values(settings: Settings) -> dict[str, str]:
+    return {name: each.value for name, each in settings.items()}
 
 
 def _value(settings: Settings, name: str) -> str | None:

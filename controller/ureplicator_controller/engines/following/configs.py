@@ -1,4 +1,8 @@
-"""Settings of target topics: read and compared, for REST and for the leader; changed by the leader."""
+"""Settings of target topics: read and compared, for REST and for the leader; changed by the leader.
+
+The leader compares them on every route, also where it is not to change any: a target topic that existed may
+refuse, change or delete records.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +67,8 @@ def _sides(admin: TopicAdmin, names: Sequence[str]) -> Mapping[str, Side]:
 
 
 class ConfigWork:
-    """Changes settings of target topics that differ. `Work` of a `Follower`."""
+    """Changes settings of target topics that differ, if the route says so, and finds those that harm.
+    `Work` of a `Follower`."""
 
     kind = SyncKind.CONFIGS
 
@@ -120,7 +125,11 @@ def _left(drift: TopicDrift) -> Followed:
     """Outcome where nothing was changed."""
     if drift.reason:
         return Followed(FollowState.UNKNOWN, drift.reason)
-    return Followed(FollowState.PENDING if drift.changes else FollowState.EQUAL)
+    if drift.changes:
+        return Followed(FollowState.PENDING)
+    if drift.harm:
+        return Followed(FollowState.HARMFUL, "; ".join(drift.harm))
+    return Followed(FollowState.EQUAL)
 
 
 def _outcome(

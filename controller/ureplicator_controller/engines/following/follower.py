@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 RETRY_DELAYS_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 STOP_TIMEOUT_S = 5.0
+NOT_LEADING_S = 5.0
+"""Between two looks whether this process leads."""
 MAX_AGE_S = 30.0
 """Age of what was read after which nothing is changed because of it."""
 MAX_LOGGED = 5
@@ -39,11 +41,13 @@ Seen = Callable[[], tuple[int, Snapshot] | None]
 
 
 class FollowState(StrEnum):
-    """State of a topic after a round."""
+    """State of a topic after a round. HARMFUL: the target's settings refuse, change or delete records, and
+    are not to be changed."""
 
     EQUAL = "equal"
     CHANGED = "changed"
     PENDING = "pending"
+    HARMFUL = "harmful"
     REFUSED = "refused"
     UNKNOWN = "unknown"
     NO_AUTHORIZER = "no authorizer"
@@ -137,7 +141,8 @@ class Follower:
             log.exception("%s: following the %s of topics failed", self._route, self._work.kind)
         else:
             self._backoff = self._backoff.reset()
-        return max(self._interval_s, self._backoff.delay_s)
+        wait_s = max(self._interval_s, self._backoff.delay_s)
+        return wait_s if self._seen() is not None else min(wait_s, NOT_LEADING_S)
 
     def _failed(self, error: str) -> None:
         self._backoff = self._backoff.failed()

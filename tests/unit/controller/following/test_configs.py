@@ -259,3 +259,17 @@ def test_followed_topics() -> None:
     )
     (other,) = followed_topics(snapshot, Route("b", "a"), RouteSettings(prefix="y."))
     assert other.target == "y.other"
+
+
+def test_settings_that_harm_records_are_named_also_where_nothing_is_to_be_changed() -> None:
+    """`message.timestamp.type` is excluded by default."""
+    info = TopicInfo(1, "id")
+    stamping = settings({"message.timestamp.type": "LogAppendTime"})
+    topic = FollowedTopic(source="t", target="x")
+    drift = topic_drift(topic, Side(info, settings()), Side(info, stamping), rules=RULES)
+    assert drift.changes == {}
+    assert [text.partition(",")[0] for text in drift.harm] == [
+        "target topic x: message.timestamp.type is LogAppendTime"
+    ]
+    drift = topic_drift(topic, Side(info, stamping), Side(info, settings()), rules=RULES)
+    assert drift.harm == ()

@@ -45,7 +45,7 @@ class ValidationResult(ResponseModel):
     conditions: list[str] = Field(
         description="what holds for the whole fleet: too many workers are lost, so nothing moves; a route has"
         " fewer workers than it asks for; controllers or workers run different versions, or"
-        " controllers have different files"
+        " controllers have different files; target topics refuse, change or delete records"
     )
     mismatches: list[RouteMismatch]
     excluded: list[ExcludedPartitions]

@@ -45,7 +45,7 @@ class World:
         for path in PATHS.skeleton:
             self.store.ensure(path)
         clusters: Mapping[str, MemoryClaimTopic] = {"a": self.source, "b": self.target}
-        (self.follower,) = open_followers(
+        _, self.follower = open_followers(
             RouteConfig(source="a", target="b", claim_targets=True),
             FollowerNeeds(
                 topics=lambda name: MemoryTopicAdmin(),

@@ -60,7 +60,7 @@ class World:
             metrics=self.metrics,
         )
         config = {**ROUTE._asdict(), "sync_topic_acls": {"enabled": True}}
-        (self.sync,) = open_followers(RouteConfig.model_validate(config), needs)
+        _, self.sync = open_followers(RouteConfig.model_validate(config), needs)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

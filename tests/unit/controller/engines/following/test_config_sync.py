@@ -15,11 +15,16 @@ from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.follower import (
     MAX_AGE_S,
+    NOT_LEADING_S,
     RETRY_DELAYS_S,
     Follower,
     FollowState,
 )
-from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
+from ureplicator_controller.engines.following.opening import (
+    CHECK_INTERVAL_S,
+    FollowerNeeds,
+    open_followers,
+)
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
@@ -115,14 +120,28 @@ def test_settings_follow(world: World) -> None:
     assert (world.state(FollowState.EQUAL), world.count("changes")) == (1, 2)
 
 
-def test_only_a_route_that_has_it_enabled_has_a_thread(world: World) -> None:
-    assert world.followers(ConfigSyncSettings()) == []
+def test_a_route_that_changes_no_settings_says_which_harm_records(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The target topic existed, and its brokers stamp records."""
+    (check,) = world.followers(ConfigSyncSettings())
+    world.configure(RETENTION)
+    stamping = {"message.timestamp.type": "LogAppendTime", "retention.ms": "9"}
+    world.target.alter_settings({TOPIC: stamping})
+    for _ in range(2):
+        assert check.run_once() == CHECK_INTERVAL_S
+    assert world.target.configs(TOPIC) == stamping
+    assert (world.state(FollowState.HARMFUL), world.count("changes")) == (1, 0)
+    assert caplog.text.count("message.timestamp.type is LogAppendTime") == 1
+    world.target.alter_settings({TOPIC: {"message.timestamp.type": "CreateTime"}})
+    check.run_once()
+    assert world.state(FollowState.EQUAL) == 1
 
 
 def test_nothing_is_connected_while_another_controller_leads(world: World) -> None:
     world.configure(RETENTION)
     world.epoch = None
-    world.sync.run_once()
+    assert world.sync.run_once() == NOT_LEADING_S
     assert world.opened == []
     assert world.state(FollowState.EQUAL) == 0
     world.sync.close()
