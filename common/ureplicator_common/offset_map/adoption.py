@@ -2,107 +2,108 @@
 
     adopted(written, what the topic holds) -> what is written then, rows
 
-Each owner leaves at least one chunk, and a partition may have many owners. The chunks are packed: small ones
-are joined, and more than `PER_LEVEL` of a level are thinned out as those of one owner are. Former owners are
-fenced, so nobody else writes these keys. Rewritten chunks have a level of at least 1, as readers take one of
-level 0 for the newest of the log.
+Each owner leaves some small chunks, and a partition may have many owners. Neighbours are joined, without a
+loss, and no more than `MAX_CHUNKS` of all owners stay. Former owners are fenced, so nobody else writes these
+keys.
+Rewritten chunks have a level of at least 1, as readers take one of level 0 for the newest of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import zip_longest
 
-from ureplicator_common.offset_map.chunks import NO_PLACE, Chunk, PartitionMap, extended
+from ureplicator_common.offset_map.chunks import (
+    FULL_SEGMENTS,
+    NO_PLACE,
+    UNKNOWN,
+    Chunk,
+    extended,
+    is_large,
+    together,
+)
 from ureplicator_common.offset_map.codec import Row, decode_chunk, encode_chunk, row, tombstone
-from ureplicator_common.offset_map.segments import cut, joined
-from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS, Sealed, Written, thinned_out
+from ureplicator_common.offset_map.partition_map import Entry, PartitionMap
+from ureplicator_common.offset_map.segments import MapSegment, cut
+from ureplicator_common.offset_map.writing import Sealed, Written, packed_up
 
 MAX_FORMER = 64
-"""Chunks of former owners, above which they are adopted."""
+"""Small chunks of former owners, above which they are adopted."""
 
 
 def adopted(written: Written, known: PartitionMap) -> tuple[Written, list[Row]]:
     """`known`: all that former owners wrote, and maybe some of what this one did."""
-    own = _first_own(written)
-    if own is None:
+    own = [*(each.target for each in written.sealed), *_open(written)]
+    if not own:
         return written, []
-    packed = _packed(_levelled(_closed(_former(known, own), own), _level(written)))
-    before = {each.target: encode_chunk(each) for each in known.chunks}
-    before |= {each.target: each.value for each in written.sealed}
-    sealed, _ = thinned_out(written.partition, (*_sealed(packed), *written.sealed))
-    return replace(written, sealed=sealed, former=0), _rows(written, before, known.keys, sealed)
-
-
-def _first_own(written: Written) -> Chunk | None:
-    return decode_chunk(written.sealed[0].value) if written.sealed else written.chunk
-
-
-def _level(written: Written) -> int:
-    """Lowest one that may stand before the sealed chunks of this owner."""
-    return max(1, written.sealed[0].level if written.sealed else 0)
-
-
-def _former(known: PartitionMap, own: Chunk) -> list[Chunk]:
-    topics = own.source_topic, own.target_topic
-    return [
-        each
-        for each in known.chunks
-        if each.target < own.target and (each.source_topic, each.target_topic) == topics
+    former = _former(known, written, own[0])
+    packed = _packed(_closed(former))
+    values = {each.target: each.value for each in former}
+    rows = [
+        row(written.partition, each)
+        for each in packed
+        if isinstance(each, Chunk) and encode_chunk(each) != values[each.target]
     ]
+    before = [Sealed(each.target, _size(each)) for each in packed]
+    sealed, _ = packed_up(written.partition, [*before, *written.sealed], ())
+    kept = {*(each.target for each in sealed), *_open(written)}
+    gone = sorted({*known.keys, *own} - kept)
+    rows += [tombstone(written.partition, target) for target in gone]
+    return replace(written, sealed=sealed, former=0), rows
 
 
-def _closed(former: Sequence[Chunk], own: Chunk) -> list[Chunk]:
-    """Each up to where it holds: an open one to where its follower began."""
-    closed = []
-    for chunk, follower in pairwise([*former, own]):
-        segments = chunk.segments
-        if chunk.open:
-            segments = extended(segments, *follower.begin)
-        segments = cut(segments, follower.target)
-        closed.append(replace(chunk, segments=segments, open=False, begin=NO_PLACE))
-    return closed
+def _open(written: Written) -> Sequence[int]:
+    return [written.chunk.target] if written.chunk else []
 
 
-def _levelled(chunks: Sequence[Chunk], level: int) -> list[Chunk]:
-    """Levels that do not rise towards the end of the log, as `thinned_out` wants them."""
-    found = []
-    for chunk in reversed(chunks):
-        level = max(level, chunk.level)
-        found.append(replace(chunk, level=level))
-    return found[::-1]
+def _size(each: Chunk | Entry) -> int:
+    return each.size if isinstance(each, Chunk) else each.head.size
 
 
-def _packed(chunks: Iterable[Chunk]) -> list[Chunk]:
-    packed: list[Chunk] = []
+def _former(known: PartitionMap, written: Written, own: int) -> Sequence[Entry]:
+    if known.topics != (written.source_topic, written.target_topic):
+        return []
+    return [each for each in known.entries if each.target < own]
+
+
+def _closed(former: Sequence[Entry]) -> Iterable[Chunk | Entry]:
+    """Small ones up to where they hold, which their follower says of an open one."""
+    after = UNKNOWN
+    for entry, follower in zip_longest(former, former[1:]):
+        if entry.value is None or is_large(entry.head.size):
+            after = UNKNOWN
+            yield entry
+            continue
+        chunk = decode_chunk(entry.value)
+        if after != UNKNOWN:
+            chunk = replace(chunk, after=after, level=max(1, chunk.level))
+        after = UNKNOWN
+        if follower is not None:
+            begin = follower.head.begin if chunk.open else NO_PLACE
+            segments = cut(extended(chunk.segments, *begin), follower.target)
+            after = segments[-1].target_end if segments[-1].end == begin[0] else UNKNOWN
+            chunk = _until(chunk, segments)
+        yield chunk
+
+
+def _until(chunk: Chunk, segments: tuple[MapSegment, ...]) -> Chunk:
+    if not chunk.open and segments == chunk.segments:
+        return chunk
+    return replace(chunk, segments=segments, open=False, level=max(1, chunk.level))
+
+
+def _packed(chunks: Iterable[Chunk | Entry]) -> list[Chunk | Entry]:
+    """An open one is the last: it stays, as the first chunk of the present owner says where it ends."""
+    packed: list[Chunk | Entry] = []
     for chunk in chunks:
         last = packed[-1] if packed else None
-        if last and last.level == chunk.level:
-            together = joined((*last.segments, *chunk.segments))
-            if len(together) <= CHUNK_SEGMENTS:
-                packed[-1] = replace(last, segments=together)
-                continue
-        packed.append(chunk)
+        if isinstance(last, Chunk) and isinstance(chunk, Chunk) and _join(last, chunk):
+            packed[-1] = together(last, chunk)
+        else:
+            packed.append(chunk)
     return packed
 
 
-def _sealed(chunks: Iterable[Chunk]) -> Iterator[Sealed]:
-    for chunk in chunks:
-        yield Sealed(chunk.level, chunk.target, encode_chunk(chunk))
-
-
-def _rows(
-    written: Written, before: Mapping[int, bytes], keys: Iterable[int], after: Sequence[Sealed]
-) -> list[Row]:
-    """What differs; a chunk stands before the tombstones of those that it replaces."""
-    kept = {each.target for each in after}
-    if written.chunk:
-        kept.add(written.chunk.target)
-    rows = [
-        row(written.partition, decode_chunk(each.value))
-        for each in after
-        if before.get(each.target) != each.value
-    ]
-    gone = sorted({*keys, *(each.target for each in written.sealed)} - kept)
-    return rows + [tombstone(written.partition, target) for target in gone]
+def _join(last: Chunk, chunk: Chunk) -> bool:
+    return not chunk.open and last.size + chunk.size <= FULL_SEGMENTS

@@ -11,23 +11,28 @@ these the open segment of its predecessor holds.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
-from ureplicator_common.offset_map.segments import MapSegment, cut, merged
+from ureplicator_common.offset_map.segments import MapSegment, cut, joined
 
 UNKNOWN = -1
 NO_PLACE = (UNKNOWN, UNKNOWN)
+FULL_SEGMENTS = 4_096
+"""Of the largest chunk: three or four bytes each."""
+
+
+def is_large(size: int) -> bool:
+    """True for a chunk that stays as it is: it has more than half of the segments of a full one."""
+    return size > FULL_SEGMENTS // 2
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive segments. `level`: how many times every second one was left out.
+    """Consecutive segments. `level`: 0 for one that was written as the newest of the log, more for others.
 
     `begin`: position and end of the target's log at which an owner began whose predecessor had committed its
-    position with the map.
+    position with the map. `after`: target offset at which the segment ends that its first one follows, as in
+    `MapSegment.follows`.
     """
 
     source_topic: str
@@ -36,6 +41,7 @@ class Chunk:
     open: bool = False
     level: int = 0
     begin: tuple[int, int] = NO_PLACE
+    after: int = UNKNOWN
 
     def __post_init__(self) -> None:
         assert self.segments, "a chunk without segments"
@@ -45,83 +51,9 @@ class Chunk:
         """Its id among the chunks of the partition."""
         return self.segments[0].target
 
-
-class PartitionMap:
-    """Map of one partition, from the rows of the topic in their order.
-
-    `keys`: target offsets of all chunks that the topic holds, also of those that count no more.
-    """
-
-    __slots__ = ("_chunks", "_segments", "keys")
-
-    def __init__(self) -> None:
-        self.keys: set[int] = set()
-        self._chunks: list[Chunk] = []
-        self._segments: tuple[MapSegment, ...] | None = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.keys)
-
     @property
-    def chunks(self) -> Sequence[Chunk]:
-        """Those that count, in the order of the target's log."""
-        return self._chunks
-
-    def add(self, chunk: Chunk) -> None:
-        """A row. One of a recreated topic ends what was known of the former topic."""
-        self._segments = None
-        self.keys.add(chunk.target)
-        others = [each for each in self._chunks if _topics(each) == _topics(chunk)]
-        if not chunk.level:
-            others = [each for each in others if each.target < chunk.target]
-        self._chunks = [each for each in others if each.target != chunk.target]
-        self._chunks.insert(self._place(chunk.target), chunk)
-
-    def remove(self, target: int) -> None:
-        """A tombstone."""
-        self._segments = None
-        self.keys.discard(target)
-        self._chunks = [each for each in self._chunks if each.target != target]
-
-    def _place(self, target: int) -> int:
-        return bisect_left(self._chunks, target, key=attrgetter("target"))
-
-    @property
-    def topics(self) -> tuple[str, str]:
-        """Ids of the source's and the target's topic."""
-        return _topics(self._chunks[-1]) if self._chunks else ("", "")
-
-    @property
-    def newest(self) -> int:
-        """Target offset of the newest segment; -1 without one."""
-        return self._chunks[-1].segments[-1].target if self._chunks else UNKNOWN
-
-    def segments(self) -> tuple[MapSegment, ...]:
-        """Segments, each up to where it was known to reach when it was written."""
-        if self._segments is None:
-            self._segments = self._flat()
-        return self._segments
-
-    def _flat(self) -> tuple[MapSegment, ...]:
-        found: tuple[MapSegment, ...] = ()
-        is_open = False
-        for chunk in self._chunks:
-            if is_open:
-                found = extended(found, *chunk.begin)
-            found = merged(found, chunk.segments)
-            is_open = chunk.open
-        return found
-
-    def until(self, position: int, target_end: int, *, mapped: int) -> tuple[MapSegment, ...]:
-        """Segments, the open one up to a committed position. It may be joined with the one before it.
-
-        `target_end`, `mapped`: of the position's metadata. A position that was committed with another segment
-        changes nothing.
-        """
-        segments = self.segments()
-        if not self._chunks or not self._chunks[-1].open or self.newest != mapped:
-            return segments
-        return extended(segments, position, target_end)
+    def size(self) -> int:
+        return len(self.segments)
 
 
 def extended(
@@ -135,13 +67,10 @@ def extended(
     return segments if end <= last.end else (*segments[:-1], last._replace(end=end))
 
 
-def thinner(older: Chunk, newer: Chunk) -> Chunk:
-    """One chunk for two neighbours, with every second segment: the gaps are rounded down."""
-    together = (*cut(older.segments, newer.target), *newer.segments)
-    return replace(
-        older, segments=together[::2], open=False, level=max(older.level, newer.level) + 1
-    )
-
-
-def _topics(chunk: Chunk) -> tuple[str, str]:
-    return chunk.source_topic, chunk.target_topic
+def together(older: Chunk, newer: Chunk) -> Chunk:
+    """One chunk for two neighbours, that says the same. Readers do not take it for the newest of the log."""
+    before = cut(older.segments, newer.target)
+    first = newer.segments[0]
+    follows = first.follows or (newer.after == before[-1].target_end)
+    segments = joined((*before, first._replace(follows=follows), *newer.segments[1:]))
+    return replace(older, segments=segments, open=False, level=max(1, older.level, newer.level))

@@ -1,14 +1,19 @@
 """Rows of the topic: compact JSON arrays, a version first. Pure.
 
     key     [1, source cluster, target cluster, topic, partition, target offset of the chunk]
-    value   [1, source topic id, target topic id, level, open, begin, end at begin, segments]
+    value   [1, source topic id, target topic id, level, open, begin, end at begin, segments,
+             after, lowest source offset, highest one, size, all segments packed, in Base64]
 
 Segments are numbers in fours: distance from the end of the segment before in the source, length, distance
 from its end in the target, repeated. Clusters have their names in the configuration, topics their ids.
+
+The second line is left out where it says nothing more. Readers of versions that do not know it find at most
+`SAMPLES` of the segments in the first, and round down between them.
 """
 
 from __future__ import annotations
 
+import binascii
 import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -16,11 +21,15 @@ from typing import Any, NamedTuple
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Partition, Route
-from ureplicator_common.offset_map.chunks import Chunk
+from ureplicator_common.offset_map.chunks import UNKNOWN, Chunk
+from ureplicator_common.offset_map.packing import packed, unpacked
 from ureplicator_common.offset_map.segments import MapSegment
 
 FORMAT = 1
 FIELDS = 4
+SAMPLES = 32
+PLAIN, WHOLE = 7, 12
+"""Fields behind the version, without and with the second line."""
 
 
 class UnknownMapFormat(PermanentError):
@@ -32,6 +41,20 @@ class Row(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class Head(NamedTuple):
+    """A chunk without its segments. `low`, `high`: source offsets of all of them lie in this range."""
+
+    target: int
+    topics: tuple[str, str]
+    level: int
+    open: bool
+    begin: tuple[int, int]
+    after: int
+    low: int
+    high: int
+    size: int
 
 
 class MapKey(NamedTuple):
@@ -48,33 +71,67 @@ def encode_key(key: MapKey) -> bytes:
 
 def decode_key(text: bytes) -> MapKey:
     """Raises UnknownMapFormat."""
-    source, target, topic, number, offset = _fields("key", text, 5)
+    source, target, topic, number, offset = _fields("key", text, 5)[:5]
     return MapKey(Partition(Route(source, target), topic, number), offset)
 
 
 def encode_chunk(chunk: Chunk) -> bytes:
-    numbers = list(chain.from_iterable(_distances(chunk.segments)))
-    begin, end = chunk.begin
-    return _text(
-        [
-            FORMAT,
-            chunk.source_topic,
-            chunk.target_topic,
-            chunk.level,
-            int(chunk.open),
-            begin,
-            end,
-            numbers,
-        ]
-    )
+    segments = chunk.segments
+    samples = segments[:: -(-len(segments) // SAMPLES)]
+    fields = [
+        FORMAT,
+        chunk.source_topic,
+        chunk.target_topic,
+        chunk.level,
+        int(chunk.open),
+        *chunk.begin,
+        list(chain.from_iterable(_distances(samples))),
+    ]
+    if len(samples) < len(segments) or chunk.after != UNKNOWN or any(s.follows for s in segments):
+        low, high = _range(segments)
+        data = binascii.b2a_base64(packed(segments), newline=False).decode()
+        fields += [chunk.after, low, high, len(segments), data]
+    return _text(fields)
 
 
 def decode_chunk(text: bytes) -> Chunk:
     """Raises UnknownMapFormat."""
-    source, target, level, is_open, begin, end, numbers = _fields("value", text, 7)
+    head, fields = _decoded(text)
+    return Chunk(*head.topics, _all(fields), head.open, head.level, head.begin, head.after)
+
+
+def decode_head(text: bytes) -> Head:
+    """Raises UnknownMapFormat."""
+    return _decoded(text)[0]
+
+
+def _decoded(text: bytes) -> tuple[Head, list[Any]]:
+    fields = _fields("value", text, PLAIN)
+    source, target, level, is_open, *begin, numbers = fields[:PLAIN]
     if not numbers or len(numbers) % FIELDS:
         raise UnknownMapFormat(f"offset map: a value with {len(numbers)} numbers")
-    return Chunk(source, target, tuple(_segments(numbers)), bool(is_open), level, (begin, end))
+    first = next(_segments(numbers))
+    if len(fields) < WHOLE:
+        segments = tuple(_segments(numbers))
+        after, (low, high), size = UNKNOWN, _range(segments), len(segments)
+    else:
+        after, low, high, size = fields[PLAIN : WHOLE - 1]
+    place = (begin[0], begin[1])
+    topics = (source, target)
+    return Head(first.target, topics, level, bool(is_open), place, after, low, high, size), fields
+
+
+def _all(fields: Sequence[Any]) -> tuple[MapSegment, ...]:
+    if len(fields) < WHOLE:
+        return tuple(_segments(fields[PLAIN - 1]))
+    try:
+        return tuple(unpacked(binascii.a2b_base64(fields[WHOLE - 1])))
+    except (ValueError, TypeError) as error:
+        raise UnknownMapFormat(f"offset map: segments that cannot be read: {error}") from error
+
+
+def _range(segments: Sequence[MapSegment]) -> tuple[int, int]:
+    return min(each.first for each in segments), max(each.end for each in segments)
 
 
 def row(partition: Partition, chunk: Chunk) -> Row:
@@ -90,7 +147,7 @@ def _text(fields: Sequence[Any]) -> bytes:
 
 
 def _fields(what: str, text: bytes, count: int) -> list[Any]:
-    """Fields behind the version; what a later version adds at the end is ignored."""
+    """Fields behind the version; a later version may add some at the end."""
     fields: list[Any]
     try:
         form, *fields = json.loads(text)
@@ -102,13 +159,13 @@ def _fields(what: str, text: bytes, count: int) -> list[Any]:
         raise UnknownMapFormat(
             f"offset map: a {what} of format {form!r}; this version reads format {FORMAT}"
         )
-    return fields[:count]
+    return fields
 
 
 def _distances(segments: Sequence[MapSegment]) -> Iterator[tuple[int, int, int, int]]:
     source = target = 0
     for segment in segments:
-        first, end, at, repeated = segment
+        first, end, at, repeated, _ = segment
         yield first - source, end - first, at - target, int(repeated)
         source, target = end, segment.target_end
 

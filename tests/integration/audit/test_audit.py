@@ -329,7 +329,7 @@ def test_the_command_adds_to_the_offset_map(
         with closing(KafkaOffsetMaps(ClusterClient(both[1]), name)) as maps:
             maps.update()
             partition = Partition(Route("a", "b"), topic, 0)
-            assert list(maps.segments(partition)) == [MapSegment(100, 300, 0)]
+            assert list(maps.view(partition).segments()) == [MapSegment(100, 300, 0)]
         done = run(*command, "--json")
         (again,) = json.loads(done.stdout)["offsetMap"]
         assert (again["segments"], again["reason"]) == (0, "the map has all that was compared")

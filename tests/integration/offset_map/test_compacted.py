@@ -12,7 +12,6 @@ import pytest
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.model import Delivery
-from ureplicator_common.offset_map.segments import forward
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.copier.lane import RealLane
@@ -22,6 +21,7 @@ from ureplicator_testkit.copier.mapped_lane import (
     mapped,
     start_mapped,
 )
+from ureplicator_testkit.kafka.offset_maps import forward
 from ureplicator_testkit.records.topics import NewRecord, read_all
 from ureplicator_testkit.servers.processes import eventually
 

@@ -50,11 +50,11 @@ def test_a_reader_with_positions_waits_for_their_rows(
     sent: Producer, maps: KafkaOffsetMaps
 ) -> None:
     maps.update()
-    assert maps.segments(P0, STORED) == ()
+    assert maps.view(P0, STORED).segments() == ()
     marker = threading.Timer(MARKER_WAIT_S / 4, sent.commit_transaction, [30])
     marker.start()
     maps.update({P0: STORED})
-    assert maps.segments(P0, STORED) == (SEGMENT,)
+    assert maps.view(P0, STORED).segments() == (SEGMENT,)
     marker.join()
     sent.begin_transaction()
 
@@ -64,4 +64,4 @@ def test_a_reader_waits_a_bounded_time_for_rows_that_never_come(
 ) -> None:
     """Its transaction may belong to another partition, and the rows be lost with a former topic."""
     maps.update({P0: STORED})
-    assert maps.segments(P0, STORED) == ()
+    assert maps.view(P0, STORED).segments() == ()

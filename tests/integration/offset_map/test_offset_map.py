@@ -18,7 +18,6 @@ from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Delivery, HandlerSettings, RouteSettings, position_group
 from ureplicator_common.offset_map.adoption import MAX_FORMER
-from ureplicator_common.offset_map.segments import forward
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.copier.lane import RealLane
@@ -30,6 +29,7 @@ from ureplicator_testkit.copier.mapped_lane import (
     start_mapped,
 )
 from ureplicator_testkit.copier.sample_handlers import MODULE
+from ureplicator_testkit.kafka.offset_maps import forward
 from ureplicator_testkit.records.topics import NewRecord
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.audit.offset_map import add_to_map

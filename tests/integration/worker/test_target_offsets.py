@@ -14,7 +14,8 @@ from ureplicator_testkit.records.topics import (
 )
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.copier.raw.batches.target_offsets import target_offset
-from ureplicator_worker.lifeline.messages import Grant, Segment
+from ureplicator_worker.lifeline.measures import Segment
+from ureplicator_worker.lifeline.messages import Grant
 
 SEED = 5
 TRANSLATED = 500

@@ -40,14 +40,14 @@ def ended(producer: int = 7) -> bytes:
 def segments(client: ClusterClient) -> Any:
     maps = KafkaOffsetMaps(client, MAP)
     maps.update()
-    return maps.segments(P0)
+    return maps.view(P0).segments()
 
 
 def stepped(client: ClusterClient) -> Any:
     maps = KafkaOffsetMaps(client, MAP)
     while not maps.step():
         pass
-    return maps.segments(P0)
+    return maps.view(P0).segments()
 
 
 def holder(client: ClusterClient) -> Any:
@@ -104,7 +104,37 @@ def test_a_hole_of_compaction_before_an_open_transaction(kafka: MemoryKafka) -> 
     del log.taken[2:4]
     maps = KafkaOffsetMaps(MemoryCluster(kafka), MAP)
     maps.update()
-    assert maps.segments(P0) == (FIRST,)
+    assert maps.view(P0).segments() == (FIRST,)
     log.put(ended(producer=8))
     maps.update()
-    assert maps.segments(P0)[-1] == SECOND
+    assert maps.view(P0).segments()[-1] == SECOND
+
+
+LARGE = Chunk("s", "t", tuple(MapSegment(2 * n, 2 * n + 1, n, follows=n > 0) for n in range(4_000)))
+
+
+def large_map(kafka: MemoryKafka) -> KafkaOffsetMaps:
+    """The first chunk is too large to be kept in memory."""
+    newest = Chunk("s", "t", (MapSegment(9_000, 9_001, 4_000),), open=True)
+    sent = [row(P0, LARGE), row(P0, newest)]
+    log = kafka.logs[MAP, 0]
+    log.put(encode_batch(sent, producer_id=7, producer_epoch=0, sequence=0, time_ms=1))
+    log.put(ended())
+    maps = KafkaOffsetMaps(MemoryCluster(kafka), MAP)
+    maps.update()
+    return maps
+
+
+def test_a_large_row_of_the_map_is_fetched_again_where_an_offset_is_looked_up(
+    kafka: MemoryKafka,
+) -> None:
+    view = large_map(kafka).view(P0)
+    assert [view.forward(offset) for offset in (0, 1, 4_001, 7_998)] == [0, 1, 2_001, 3_999]
+    assert view.backward(2_001) == 4_002
+
+
+def test_a_large_row_that_is_gone_is_said_and_not_guessed(kafka: MemoryKafka) -> None:
+    view = large_map(kafka).view(P0)
+    kafka.logs[MAP, 0].taken.clear()
+    with pytest.raises(ClusterUnavailable, match="have changed"):
+        view.forward(1)

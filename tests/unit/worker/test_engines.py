@@ -46,6 +46,7 @@ from ureplicator_worker.engines.event_loop import log_changes
 from ureplicator_worker.engines.fencing import Fencer, FenceResult, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
 from ureplicator_worker.engines.spark import describe
+from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
@@ -54,7 +55,6 @@ from ureplicator_worker.lifeline.messages import (
     PartitionReport,
     PublishedSettings,
     PublishedShares,
-    Segment,
 )
 
 ROUTE = Route("a", "b")

@@ -19,7 +19,8 @@ from ureplicator_worker.core.events import (
     Tick,
 )
 from ureplicator_worker.engines.event_queue import EventQueue
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport, Segment
+from ureplicator_worker.lifeline.measures import Segment
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
 ONE, TWO = CopierId(0, 1), CopierId(1, 1)
 P0, P1 = (Partition(Route("a", "b"), "t", number) for number in range(2))

@@ -22,8 +22,9 @@ from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.map_log.creation import create_map_topic
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION, Partition, Route
-from ureplicator_common.offset_map.chunks import Chunk, PartitionMap
+from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import Row, row
+from ureplicator_common.offset_map.partition_map import PartitionMap
 from ureplicator_common.offset_map.segments import MapSegment, cut
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS
@@ -91,8 +92,8 @@ def _planned(result: AuditResult, done: PartitionResult, known: PartitionMap | N
     if reason:
         return Mapped(done.partition, reason=reason)
     segments = result.segments.get(done.partition, ())
-    if known is not None and known.chunks and known.topics == _ids(result):
-        segments = cut(segments, known.chunks[0].target)
+    if known is not None and known.entries and known.topics == _ids(result):
+        segments = cut(segments, known.entries[0].target)
     if not segments:
         return Mapped(done.partition, reason="the map has all that was compared")
     return Mapped(done.partition, segments)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
+from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.lane import Lane, PartitionsJoining, Progress
@@ -20,7 +21,6 @@ from ureplicator_worker.copier.ownership.protocol import (
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
-from ureplicator_worker.lifeline.messages import Segment
 
 COMMITTABLE = (CopyState.COPYING, CopyState.DRAINING)
 """Suspended partitions wait for the proof."""
@@ -127,11 +127,11 @@ class MappedSegments:
             if item.segments:
                 self._from[partition] = item.segments[-1].target
 
-    def newest(self, begun: Begun) -> tuple[Segment, ...]:
+    def newest(self, begun: Begun) -> tuple[MapSegment, ...]:
         """None for a route without a map."""
         if not begun.grant.settings.offset_map:
             return ()
-        return self._lane.segments(begun.partition, since=self._from.get(begun.partition, 0))
+        return self._lane.map_segments(begun.partition, since=self._from.get(begun.partition, 0))
 
 
 def commitment(begun: Begun, progress: Progress, maps: MappedSegments) -> Commitment:

@@ -26,10 +26,12 @@ from typing import Any, NamedTuple, Protocol
 
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.position_values import AcknowledgedEnd, StartPosition
 from ureplicator_worker.copier.record.counters import HandlerCounters
-from ureplicator_worker.lifeline.messages import Grant, Segment
+from ureplicator_worker.lifeline.measures import Segment
+from ureplicator_worker.lifeline.messages import Grant
 
 
 class Progress(NamedTuple):
@@ -246,12 +248,15 @@ class Lane(Protocol):
 
     def status(self, partition: Partition) -> LaneStatus: ...
 
-    def segments(self, partition: Partition, *, since: int | None = None) -> tuple[Segment, ...]:
+    def segments(self, partition: Partition) -> tuple[Segment, ...]:
         """Offsets of the records in the partition's own target partition, as far as known, in order.
 
-        In transactions: what is committed. The number is bounded. `since`: those from this target offset on,
-        the newest in any case; in transactions also what is not committed.
+        In transactions: what is committed. The number is bounded.
         """
+
+    def map_segments(self, partition: Partition, *, since: int) -> tuple[MapSegment, ...]:
+        """All segments from this target offset on, the newest in any case; in transactions also what is not
+        committed. Those before it are in the offset map."""
 
     def sockets(self) -> Sequence[SocketGroup]: ...
 

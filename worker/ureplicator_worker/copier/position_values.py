@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
-from ureplicator_worker.lifeline.messages import Grant, Segment
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_worker.lifeline.messages import Grant
 
 
 class AcknowledgedEnd(NamedTuple):
@@ -62,7 +63,7 @@ class Commitment:
     grant: Grant
     beginning: StartPosition
     target_end: int = -1
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[MapSegment, ...] = ()
     markers: int = 0
 
     def record(self, *, worker: str, slot: int, mark: MapMark | None = None) -> Position:

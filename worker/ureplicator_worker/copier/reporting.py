@@ -17,8 +17,8 @@ from ureplicator_common.process_use import ProcessUse, use_of_tree
 from ureplicator_worker.copier.lane import Lane, LaneStatus
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.lifecycle import DRAINED, IN_LANE, CopyState, OwnedPartition
-from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
-from ureplicator_worker.lifeline.messages import PartitionReport, Segment
+from ureplicator_worker.lifeline.measures import Measures, Segment, TransactionCounts
+from ureplicator_worker.lifeline.messages import PartitionReport
 
 USE_EVERY_S = 5.0
 """Reading `/proc` takes a tenth of a millisecond, of the copier's loop."""

@@ -28,13 +28,12 @@ from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.copier.transaction_committer import TransactionCommitter
-from ureplicator_worker.lifeline.measures import TransactionCounts
+from ureplicator_worker.lifeline.measures import Segment, TransactionCounts
 from ureplicator_worker.lifeline.messages import (
     Message,
     PartitionReport,
     ProofResponse,
     PublishedSettings,
-    Segment,
 )
 
 

@@ -30,7 +30,7 @@ from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.core.totals.handlers import HandlerTotals
 from ureplicator_worker.core.totals.measures import MeasureTotals
 from ureplicator_worker.engines.metrics import families
-from ureplicator_worker.lifeline.measures import Measures
+from ureplicator_worker.lifeline.measures import Measures, Segment
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,
     CopierId,
@@ -38,7 +38,6 @@ from ureplicator_worker.lifeline.messages import (
     HandlerReport,
     LimitUse,
     PartitionReport,
-    Segment,
 )
 
 _COUNTED = ("records", "bytes", "skipped", "gaps", "gap_offsets")

@@ -43,3 +43,13 @@ def measures_of(raw: Mapping[str, Any]) -> Measures:
             for text, each in raw["transactions"].items()
         },
     )
+
+
+class Segment(NamedTuple):
+    """Source offsets from `first` to before `end` lie at the target from offset `target` on; `repeated`: they
+    may lie at smaller offsets, too."""
+
+    first: int
+    end: int
+    target: int
+    repeated: bool = False

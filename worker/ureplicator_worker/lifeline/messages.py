@@ -49,8 +49,7 @@ from ureplicator_common.model import (
     WorkerSelection,
     camel,
 )
-from ureplicator_common.offset_map.segments import MapSegment
-from ureplicator_worker.lifeline.measures import Measures, measures_of
+from ureplicator_worker.lifeline.measures import Measures, Segment, measures_of
 
 LATENCY_BOUNDS_MS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
 """Upper bounds of the histogram's buckets; one more bucket takes the rest."""
@@ -227,10 +226,6 @@ class PartitionReport(NamedTuple):
     skipped: int = 0
     gaps: int = 0
     gap_offsets: int = 0
-
-
-Segment = MapSegment
-"""As the copier reports it."""
 
 
 class HandlerReport(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Protocol
 from ureplicator_common.errors import TemporaryError
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.model import Partition
-from ureplicator_common.offset_map.chunks import PartitionMap
 from ureplicator_common.offset_map.codec import Row
+from ureplicator_common.offset_map.partition_map import PartitionMap
 
 
 class MapRefused(TemporaryError):

@@ -10,7 +10,7 @@ leaves holes there, and the batch behind one may be of an open transaction, whic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from kafka.protocol.consumer import FetchResponse
@@ -22,11 +22,13 @@ from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row, first_offset
 from ureplicator_common.kafka.map_log.batches import decode_batches
 from ureplicator_common.model import Partition
-from ureplicator_common.offset_map.chunks import PartitionMap
+from ureplicator_common.offset_map.codec import MapKey, encode_key
 from ureplicator_common.offset_map.following import FollowedMaps
-from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_common.offset_map.partition_map import MapView, PartitionMap
 
 FETCH_BYTES = 4 << 20
+LOAD_BYTES = 64 << 10
+"""Of one row that is read again; the broker returns a whole batch in any case (KIP-74)."""
 NUMBER = 0
 """The topic has one partition."""
 MARKER_WAIT_S = 1.0
@@ -41,10 +43,8 @@ class OffsetMaps(Protocol):
         Raises ClusterUnavailable, UnknownMapFormat."""
         ...
 
-    def segments(
-        self, partition: Partition, stored: Position | None = None
-    ) -> Sequence[MapSegment]:
-        """See `FollowedMaps.segments`."""
+    def view(self, partition: Partition, stored: Position | None = None) -> MapView:
+        """See `FollowedMaps.view`. Its calls may raise ClusterUnavailable, too."""
         ...
 
     def close(self) -> None: ...
@@ -69,14 +69,15 @@ class KafkaOffsetMaps:
         self._topic_id = ""
         self._only = only
         self._fetch_bytes = fetch_bytes
-        self._followed = FollowedMaps(only)
+        self._followed = self._new()
         self._stable_end = self._end = 0
         self._goal: int | None = None
 
-    def segments(
-        self, partition: Partition, stored: Position | None = None
-    ) -> Sequence[MapSegment]:
-        return self._followed.segments(partition, stored)
+    def _new(self) -> FollowedMaps:
+        return FollowedMaps(self._only, load=self._load)
+
+    def view(self, partition: Partition, stored: Position | None = None) -> MapView:
+        return self._followed.view(partition, stored)
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionMap]:
@@ -118,7 +119,7 @@ class KafkaOffsetMaps:
         view = self._client.view([self._topic])
         topic_id = view.topic_ids.get(self._topic, "")
         if topic_id != self._topic_id:
-            self._followed, self._topic_id = FollowedMaps(self._only), topic_id
+            self._followed, self._topic_id = self._new(), topic_id
             self._goal = None
         if not topic_id:
             if self._topic in view.missing:
@@ -170,9 +171,27 @@ class KafkaOffsetMaps:
             )
         followed.next_offset = self._stable_end
 
+    def _load(self, partition: Partition, at: int, target: int) -> bytes:
+        """Value of a row of the batch at this offset. Raises ClusterUnavailable, also where the row was
+        replaced meanwhile and compaction has removed it: the next update shows what took its place."""
+        leader = self._leader()
+        if leader is not None:
+            request = fetch_request(
+                {(self._topic, NUMBER): at}, max_bytes_each=LOAD_BYTES, max_bytes=LOAD_BYTES
+            )
+            row = fetched_row(self._client.call(leader, request, FetchResponse), self._topic)
+            key = encode_key(MapKey(partition, target))
+            for batch in decode_batches(bytes(row.records or b"")):
+                found = [each.value for each in batch.rows if each.key == key]
+                if batch.first == at and found and found[-1] is not None:
+                    return found[-1]
+        raise ClusterUnavailable(
+            f"{self._topic}: the rows at offset {at} have changed, they are read anew", delay_s=0.2
+        )
+
     def _restart(self, leader: Broker) -> bool:
         """The log was truncated, or begins later: everything is read again from its start."""
-        self._followed = FollowedMaps(self._only)
+        self._followed = self._new()
         rows = list_at(self._client, leader, {(self._topic, NUMBER): EARLIEST})
         code, start = rows[self._topic, NUMBER]
         if code:

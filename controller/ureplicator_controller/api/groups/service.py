@@ -33,6 +33,7 @@ from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
     GroupDecision,
     SyncState,
+    measured,
     source_offset,
     translated_offset,
 )
@@ -91,7 +92,7 @@ class GroupService:
         groups = config.sync_group_offsets.groups
         selected = GroupFilter.of(groups.include, groups.exclude)
         with closing(self._clusters(config.route)) as clusters:
-            found = Survey(clusters, selected=selected).read(self._topics(config.route))
+            found = _measured(Survey(clusters, selected=selected).read(self._topics(config.route)))
         gone = self._gone(config)
         for each in found:
             gone.pop(each.group, None)
@@ -101,6 +102,7 @@ class GroupService:
         with closing(self._clusters(config.route)) as clusters:
             way = _Way(config, clusters, self._topics(config.route))
             found, missing = self._survey(way, [group])
+            found = _measured(found)
         if not missing:
             return found[0]
         gone = self._gone(config).get(group)
@@ -145,13 +147,13 @@ class GroupService:
                     raise _not_there(way, missing)
             else:
                 found = self._on_topics(way, wanted.topics or [])
-            if dry_run:
-                return found
-            return write(
-                way.clusters.target,
-                found,
-                may_write=lambda: self._clock.monotonic_s() - began_s <= MAX_AGE_S,
-            )
+            if not dry_run:
+                found = write(
+                    way.clusters.target,
+                    found,
+                    may_write=lambda: self._clock.monotonic_s() - began_s <= MAX_AGE_S,
+                )
+            return _measured(found)
 
     def _way(self, config: RouteConfig, *, back: bool) -> _Way:
         topics = self._topics(config.route)
@@ -209,6 +211,11 @@ class GroupService:
 
     def _topics(self, route: Route) -> Mapping[str, RouteTopic]:
         return route_topics(self._fleet.current().snapshot, route)
+
+
+def _measured(found: Sequence[GroupDecision]) -> Sequence[GroupDecision]:
+    """While the map can be read."""
+    return [measured(each) for each in found]
 
 
 def _not_there(way: _Way, missing: Sequence[str]) -> Problem:

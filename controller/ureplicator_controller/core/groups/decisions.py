@@ -27,7 +27,7 @@ A pass decides about a hundred thousand partitions and more: each decision is ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -35,7 +35,8 @@ from ureplicator_common.kafka import Extent
 from ureplicator_common.kafka.groups import CommittedOffset, Offsets, TopicPartition
 
 Translate = Callable[[int], int | None]
-"""Offset at one end -> offset at the other; None where the offset map has no segment for it."""
+"""Offset at one end -> offset at the other; None where the offset map has no segment for it. May raise
+ClusterUnavailable and UnknownMapFormat: parts of the map are read when an offset is looked up in them."""
 
 
 class Members(StrEnum):
@@ -112,7 +113,8 @@ class GroupView:
 
 class PartitionDecision(NamedTuple):
     """Offset of a group on one partition. `waits`: why a later offset is to come, or ""; `note`: what else
-    follows for its consumers, or ""."""
+    follows for its consumers, or "". `read_again`: offsets that the group has read at the source and will
+    read again at the target; None: unknown, or not `measured`."""
 
     partition: TopicPartition
     copied: CopiedPartition
@@ -124,6 +126,7 @@ class PartitionDecision(NamedTuple):
     metadata: str
     waits: str
     note: str = ""
+    read_again: int | None = None
 
     @property
     def target(self) -> TopicPartition:
@@ -134,19 +137,6 @@ class PartitionDecision(NamedTuple):
         """Offsets of the log that it leaves behind an open transaction there: not copied; None: unknown."""
         log = self.copied.source_log
         return None if log is None else log.held
-
-    @property
-    def resumes_at(self) -> int | None:
-        """Source offset of the first record that consumers at the target will read; None: unknown."""
-        if self.translated is None:
-            return None
-        return source_offset(self.copied, max(self.translated, self.target_offset or 0))
-
-    @property
-    def read_again(self) -> int | None:
-        """Offsets that the group has read at the source and will read again at the target; None: unknown."""
-        resumes_at = self.resumes_at
-        return None if resumes_at is None else max(0, self.source_offset - resumes_at)
 
     @property
     def skipped(self) -> int | None:
@@ -196,6 +186,19 @@ def settled(decision: GroupDecision, refused: Mapping[TopicPartition, str]) -> G
     """The decision after its offsets were committed, but for those that were refused, with the reasons."""
     partitions = tuple(_settled(each, refused) for each in decision.partitions)
     return _summed(decision.group, partitions, share=decision.share)
+
+
+def measured(decision: GroupDecision) -> GroupDecision:
+    """The decision with what is read again. May raise as `Translate`."""
+    partitions = tuple(each._replace(read_again=_read_again(each)) for each in decision.partitions)
+    return replace(decision, partitions=partitions)
+
+
+def _read_again(each: PartitionDecision) -> int | None:
+    if each.translated is None:
+        return None
+    resumes_at = source_offset(each.copied, max(each.translated, each.target_offset or 0))
+    return None if resumes_at is None else max(0, each.source_offset - resumes_at)
 
 
 def withheld(decision: GroupDecision, state: SyncState, reason: str) -> GroupDecision:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -21,7 +20,7 @@ from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log.reading import OffsetMaps
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
-from ureplicator_common.offset_map.segments import MapSegment, backward, translation
+from ureplicator_common.offset_map.partition_map import MapView
 from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate
 from ureplicator_controller.core.groups.topics import RouteTopic
 
@@ -115,9 +114,9 @@ class KafkaCopiedReader:
         source_log = source_extent if isinstance(source_extent, Extent) else None
         constant_from: int | None = None
         if position is not None and known is not None:
-            segments = self._maps.segments(partition, position)
-            translate, translate_back = translation(segments), partial(backward, segments)
-            constant_from = _constant_from(segments, known, end, source_log)
+            view = self._maps.view(partition, position)
+            translate, translate_back = view.forward, view.backward
+            constant_from = _constant_from(view, known, end, source_log)
         log = extent if isinstance(extent, Extent) else None
         if not reason and log is None:
             reason = str(extent or "the target's log is not known")
@@ -135,14 +134,14 @@ class KafkaCopiedReader:
 
 
 def _constant_from(
-    segments: Sequence[MapSegment], position: int, end: int | None, source_log: Extent | None
+    view: MapView, position: int, end: int | None, source_log: Extent | None
 ) -> int | None:
     """See `CopiedPartition`. The newest segment counts if the last copied record lies in it, and if no record
     of the source, also in open transactions, is still to be copied."""
     if source_log is None or end is None or source_log.end + source_log.held > position:
         return None
-    is_last = bool(segments) and segments[-1].target_end == end
-    return segments[-1].first if is_last else position
+    newest = view.newest
+    return position if newest is None or newest.target_end != end else newest.first
 
 
 def _position(topic: RouteTopic, position: Position | None) -> tuple[str, int | None, int | None]:

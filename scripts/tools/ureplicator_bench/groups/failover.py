@@ -4,7 +4,8 @@ Groups exist and have read a first record when a topic is filled and copied. The
 so many records before the end, and stops. Here `POST /failover` writes its offsets to the target, there the
 checkpoint connector with `sync.group.offsets`. A plain consumer of the group starts at the target and reads
 to the end. Each record says where it lies at the source, so what it has read before, and what is missing,
-is counted record by record.
+is counted record by record. Beside this topic are a transactional and a compacted one, with a gap at nearly
+each record (`gaps`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from confluent_kafka import Consumer
 
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.figures import Figure
+from ureplicator_bench.groups import gaps
 from ureplicator_bench.load import Profile
 from ureplicator_bench.servers import Servers, running
 from ureplicator_cli.rest_client import RestFailure
@@ -45,12 +47,12 @@ class Switch:
     """A consumer that has changed clusters."""
 
     contender: str
-    lag: int
+    what: str
     again: int
     missing: int
 
     def figures(self) -> Iterator[Figure]:
-        what = f"{self.contender}, lag {self.lag:,}"
+        what = f"{self.contender}, {self.what}"
         ours = self.contender.startswith("ureplicator")
         yield Figure(f"{what}: read again", self.again, "records", 1 if ours else None)
         yield Figure(f"{what}: missing", self.missing, "records", 1)
@@ -68,6 +70,7 @@ def figures(folder: Path, *, progress: Callable[[str], None]) -> Iterator[Figure
         )
         theirs = MirrorMaker(servers, folder, tuned=True, groups="bench-.*")
         yield from _switched(ours, "bench-ours", servers, progress, sync=_apply(ours))
+        yield from _with_gaps(ours, "bench-gaps", servers, progress)
         yield from _switched(theirs, "bench-theirs", servers, progress, sync=_await_steady)
 
 
@@ -99,9 +102,34 @@ def _switched(
         sync(servers, groups)
         for lag, (group, offsets) in zip(LAGS, groups.items(), strict=True):
             progress(f"{contender.name}: a consumer with a lag of {lag:,} goes on at the target")
-            yield from _read(contender.name, servers, topic, group, offsets).figures()
+            left = {number: set(range(at, EACH)) for (_, number), at in offsets.items()}
+            found = _read(servers, topic, group, left)
+            yield from Switch(contender.name, f"lag {lag:,}", *found).figures()
     finally:
         contender.stop()
+
+
+def _with_gaps(
+    ours: Ours, prefix: str, servers: Servers, progress: Callable[[str], None]
+) -> Iterator[Figure]:
+    progress(f"{ours.name}: filling a transactional and a compacted topic")
+    filled = gaps.fill(servers, prefix)
+    ours.start([each.topic for each in filled], PROFILE)
+    try:
+        for each in filled:
+            _await_copied(servers, each.topic, each.records)
+            groups = {f"{each.topic}-{n}": each.stopped(n) for n in gaps.READ_SHARES}
+            _commit(servers, groups)
+            _apply(ours)(servers, groups)
+            progress(f"{ours.name}: {len(groups)} consumers of the {each.kind} topic go on")
+            reads = [
+                _read(servers, each.topic, group, each.left(offsets))
+                for group, offsets in groups.items()
+            ]
+            again, missing = map(sum, zip(*reads, strict=True))
+            yield from Switch(ours.name, f"{each.kind} topic", again, missing).figures()
+    finally:
+        ours.stop()
 
 
 def _all_at(topic: str, offset: int) -> Offsets:
@@ -126,8 +154,12 @@ def _fill(servers: Servers, topic: str, *, first: int, end: int) -> None:
         for partition in range(PROFILE.partitions)
     ]
     produce(servers.source.bootstrap, topic, records)
+    _await_copied(servers, topic, end * PROFILE.partitions)
+
+
+def _await_copied(servers: Servers, topic: str, records: int) -> None:
     ends = Ends(servers.target.bootstrap, topic, PROFILE.partitions)
-    eventually(lambda: ends.total() >= end * PROFILE.partitions, COPY_S, "everything is copied")
+    eventually(lambda: ends.total() >= records, COPY_S, f"{topic} is copied")
 
 
 def _apply(ours: Ours) -> Sync:
@@ -163,10 +195,11 @@ def _await_steady(servers: Servers, groups: Mapping[str, Offsets]) -> None:
     eventually(steady, SYNC_S, "the offsets at the target are steady")
 
 
-def _read(contender: str, servers: Servers, topic: str, group: str, stopped: Offsets) -> Switch:
-    """Start a consumer of the group at the target, and read to the end."""
-    left = {number: set(range(offset, EACH)) for (_, number), offset in stopped.items()}
-    lag = sum(map(len, left.values()))
+def _read(
+    servers: Servers, topic: str, group: str, left: Mapping[int, set[int]]
+) -> tuple[int, int]:
+    """Start a consumer of the group at the target, and read to the end: how many records it reads that are
+    not `left` for it, and how many of these it does not."""
     ends = {number: False for number in left}
     again = 0
     with closing(_consumer(servers.target.bootstrap, group, topic)) as consumer:
@@ -181,7 +214,7 @@ def _read(contender: str, servers: Servers, topic: str, group: str, stopped: Off
                 again += place not in left[number]
                 left[number].discard(place)
     assert all(ends.values()), f"{group}: not at the end after {READ_S} s"
-    return Switch(contender, lag, again, sum(map(len, left.values())))
+    return again, sum(map(len, left.values()))
 
 
 def _consumer(bootstrap: str, group: str, topic: str) -> Consumer:

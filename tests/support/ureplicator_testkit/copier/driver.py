@@ -18,6 +18,7 @@ from ureplicator_testkit.records.topics import offsets
 from ureplicator_testkit.servers.processes import Process, eventually
 from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.lifeline.handshake import Admissions
+from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import (
     Add,
     ChallengeResponse,
@@ -34,7 +35,6 @@ from ureplicator_worker.lifeline.messages import (
     ProofResponse,
     Released,
     Remove,
-    Segment,
     Stop,
     StopRequest,
     decode,

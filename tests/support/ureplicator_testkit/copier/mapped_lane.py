@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.model import Delivery, OwnerEpoch, Partition, RouteSettings
-from ureplicator_common.offset_map.segments import MapSegment, backward, forward
+from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.kafka.offset_maps import backward, forward
 from ureplicator_testkit.records.topics import read_all
 from ureplicator_worker.lifeline.messages import Grant
 
@@ -27,7 +28,7 @@ def start_mapped(lane: RealLane, settings: RouteSettings, *, resumed: bool) -> S
 
 def mapped(lane: RealLane, maps: KafkaOffsetMaps) -> Sequence[MapSegment]:
     maps.update()
-    return maps.segments(lane.at(0), lane.stored(1)[0])
+    return maps.view(lane.at(0), lane.stored(1)[0]).segments()
 
 
 def values(bootstrap: str, topic: str) -> Mapping[int, bytes | None]:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.record.counters import HandlerCounters
-from ureplicator_worker.lifeline.messages import Grant, Segment
+from ureplicator_worker.lifeline.measures import Segment
+from ureplicator_worker.lifeline.messages import Grant
 
 
 class StubLane:
@@ -77,7 +79,10 @@ class StubLane:
     def status(self, partition: Partition) -> LaneStatus:
         return LaneStatus(self.error, True, self.position[partition], 0, 0, 0, 0, 0)
 
-    def segments(self, partition: Partition, *, since: int | None = None) -> tuple[Segment, ...]:
+    def segments(self, partition: Partition) -> tuple[Segment, ...]:
+        return ()
+
+    def map_segments(self, partition: Partition, *, since: int) -> tuple[MapSegment, ...]:
         return ()
 
     def sockets(self) -> tuple[()]:

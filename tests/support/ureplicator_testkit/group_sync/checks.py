@@ -3,19 +3,20 @@
 L   no offset at the target is lowered
 A   no commit is sent for a group that had a member at the target when its round began
 P   no offset at the target lies past a record that the group has not read, nor past the end of the log
-M   each record before the stored position is translated exactly, to its last copy
+M   each offset before the stored position is translated exactly, to the last copy of its record, or of the
+    next one behind a hole
 C   the map's topic has few keys
-S   a group that is synced reads nothing again
+S   a group that is synced reads nothing again, and `read again` says so
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import Offsets, TopicPartition
-from ureplicator_common.offset_map.segments import forward
-from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
+from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState, measured
 from ureplicator_testkit.group_sync.world import KEY, PARTITION, World
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
 
@@ -63,9 +64,11 @@ class CheckedTarget(MemoryConsumerGroups):
 
 def check_synced(world: World, decision: GroupDecision) -> None:
     """Check that a synced group reads nothing again. Nothing before a stored position is copied again."""
-    for each in decision.partitions:
+    for each in measured(decision).partitions:
         if each.state is not SyncState.SYNCED or each.target_offset is None:
             continue
+        if each.read_again:
+            raise Violation("S", f"{decision.group}: {each.read_again} are said to be read again")
         for offset in world.source.live:
             place = world.target.last(offset)
             if offset < each.source_offset and place is not None and place >= each.target_offset:
@@ -90,9 +93,9 @@ def check_map(world: World) -> None:
     known = maps.partitions.get(PARTITION)
     if known is not None and len(known.keys) > MOST_KEYS:
         raise Violation("C", f"{len(known.keys)} keys")
-    segments = maps.segments(PARTITION, world.position)
-    for offset in world.source.live:
-        if offset >= world.position.offset:
-            return
-        if forward(segments, offset) != world.target.last(offset):
-            raise Violation("M", f"{offset} is not translated to its last copy")
+    view = maps.view(PARTITION, world.position)
+    copied = [each for each in world.source.live if each < world.position.offset]
+    for before, offset in pairwise([-1, *copied]):
+        last = world.target.last(offset)
+        if any(view.forward(each) != last for each in {before + 1, offset}):
+            raise Violation("M", f"{before + 1} to {offset} are not translated to the last copy")

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
-from ureplicator_common.offset_map import adoption, segments
+from ureplicator_common.kafka import Position
+from ureplicator_common.model import Partition
+from ureplicator_common.offset_map import adoption
+from ureplicator_common.offset_map.partition_map import MapView
 from ureplicator_controller.core.groups import decisions
 from ureplicator_controller.core.groups.decisions import Members, SyncState
-from ureplicator_controller.engines.groups import copied, survey, sync
+from ureplicator_controller.engines.groups import survey, sync
 from ureplicator_testkit.group_sync.history import History
 
 Mutant = Callable[[pytest.MonkeyPatch, History], None]
 
 
 def offset_off_by_one(patch: pytest.MonkeyPatch, history: History) -> None:
-    exact = segments.translation
+    exact = history.state.view
 
-    def one_more(known: Sequence[segments.MapSegment]) -> decisions.Translate:
-        translate = exact(known)
-        return lambda offset: None if (at := translate(offset)) is None else at + 1
+    def one_more(partition: Partition, stored: Position | None = None) -> MapView:
+        view = exact(partition, stored)
+        forward = view.forward
+        more = lambda offset: None if (at := forward(offset)) is None else at + 1  # noqa: E731
+        patch.setattr(view, "forward", more)
+        return view
 
-    patch.setattr(copied, "translation", one_more)
+    patch.setattr(history.state, "view", one_more)
 
 
 def lower_offset_written(patch: pytest.MonkeyPatch, history: History) -> None:

@@ -16,13 +16,14 @@ from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_common.offset_map.codec import Row
 from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.partition_map import MapView
 from ureplicator_testkit.kafka.clients import MemoryLogReader
 from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 from ureplicator_worker.copier.position_values import Commitment, StartPosition
 from ureplicator_worker.copier.raw.batches.target_offsets import TargetOffsets
-from ureplicator_worker.lifeline.messages import Grant, Segment
+from ureplicator_worker.lifeline.messages import Grant
 
 ROUTE = Route("a", "b")
 KEY: TopicPartition = ("t", 0)
@@ -106,7 +107,9 @@ class Owner:
         )
         self._maps.begin(PARTITION, self._beginning)
         self.next, self.end = self._beginning.position, self._beginning.target_end
-        self._offsets = TargetOffsets(position=self.next, target_end=self._beginning.target_end)
+        self._offsets = TargetOffsets(
+            position=self.next, target_end=self._beginning.target_end, mapped=True
+        )
         self._since = 0
         self._unwritten: Sequence[Row] = ()
 
@@ -184,7 +187,7 @@ class CopiedState:
     def update(self, positions: object = None) -> None:
         self._maps = self._world.maps()
 
-    def segments(self, partition: Partition, stored: Position | None = None) -> Sequence[Segment]:
-        return self._maps.segments(partition, stored)
+    def view(self, partition: Partition, stored: Position | None = None) -> MapView:
+        return self._maps.view(partition, stored)
 
     def close(self) -> None: ...

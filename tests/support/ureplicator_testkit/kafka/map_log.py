@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from ureplicator_common.kafka.map_log import MapRefused
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.model import Partition
-from ureplicator_common.offset_map.chunks import PartitionMap
 from ureplicator_common.offset_map.codec import Row
 from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.partition_map import PartitionMap
 
 
 class MemoryMapLog:

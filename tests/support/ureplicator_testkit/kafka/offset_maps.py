@@ -8,8 +8,9 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import Position
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.chunks import Chunk
-from ureplicator_common.offset_map.codec import Row, row
+from ureplicator_common.offset_map.codec import Row, encode_chunk, row
 from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.partition_map import MapView, PartitionMap
 from ureplicator_common.offset_map.segments import MapSegment
 
 
@@ -42,9 +43,25 @@ class MemoryOffsetMaps:
         self._followed.add(self._waiting)
         self._waiting.clear()
 
-    def segments(
-        self, partition: Partition, stored: Position | None = None
-    ) -> Sequence[MapSegment]:
-        return self._followed.segments(partition, stored)
+    def view(self, partition: Partition, stored: Position | None = None) -> MapView:
+        return self._followed.view(partition, stored)
 
     def close(self) -> None: ...
+
+
+def forward(segments: Sequence[MapSegment], source_offset: int) -> int | None:
+    """See `MapView`."""
+    return MapView.of(segments).forward(source_offset)
+
+
+def backward(segments: Sequence[MapSegment], target_offset: int) -> int | None:
+    """See `MapView`."""
+    return MapView.of(segments).backward(target_offset)
+
+
+def map_of(*chunks: Chunk) -> PartitionMap:
+    """The map of a partition with these rows."""
+    known = PartitionMap()
+    for each in chunks:
+        known.add(encode_chunk(each))
+    return known

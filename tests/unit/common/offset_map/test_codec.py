@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,15 +26,16 @@ from ureplicator_testkit.records import batches
 
 ROUTE = Route("east", "west")
 OFFSETS = st.integers(0, 2**62)
-SEGMENTS = st.builds(MapSegment, OFFSETS, OFFSETS, OFFSETS, st.booleans())
+SEGMENTS = st.builds(MapSegment, OFFSETS, OFFSETS, OFFSETS, st.booleans(), st.booleans())
 CHUNKS = st.builds(
     Chunk,
     st.text(max_size=22),
     st.text(max_size=22),
-    st.lists(SEGMENTS, min_size=1, max_size=8).map(tuple),
+    st.lists(SEGMENTS, min_size=1, max_size=40).map(tuple),
     open=st.booleans(),
     level=st.integers(0, 60),
     begin=st.tuples(st.integers(-1, 2**62), st.integers(-1, 2**62)),
+    after=st.integers(-1, 2**62),
 )
 
 
@@ -52,6 +55,16 @@ def test_the_rows_are_short_json() -> None:
     key = MapKey(Partition(ROUTE, "orders", 3), 7)
     assert encode_key(key) == b'[1,"east","west","orders",3,7]'
     assert encode_chunk(chunk) == b'[1,"s","t",0,1,-1,-1,[100,50,7,0,2,8,1,0]]'
+
+
+def test_rows_of_segments_that_follow_each_other_have_all_of_them_packed() -> None:
+    many = [MapSegment(3 * n, 3 * n + 2, 2 * n, follows=bool(n)) for n in range(100)]
+    text = encode_chunk(Chunk("s", "t", tuple(many), after=5))
+    *plain, after, low, high, size, packed = json.loads(text)
+    assert (after, low, high, size, len(packed)) == (5, 0, 299, 100, 400)
+    assert decode_chunk(json.dumps(plain).encode()).segments == tuple(
+        each._replace(follows=False) for each in many[::4]
+    )
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"{}", b"3", b"[]", b"[2,3,4,5,6,7,8,9]", b"[1,2]"])

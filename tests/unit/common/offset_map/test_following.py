@@ -13,8 +13,8 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import Row, row, tombstone
 from ureplicator_common.offset_map.following import FollowedMaps
-from ureplicator_common.offset_map.segments import MapSegment, forward
-from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps, forward
 from ureplicator_testkit.records import batches
 
 P0, P1 = (Partition(Route("a", "b"), "t", n) for n in range(2))
@@ -45,8 +45,8 @@ def test_rows_of_aborted_transactions_do_not_count() -> None:
         ended(at=6, producer=8),
     ]
     maps.fetched(decode_batches(b"".join(log)), [(8, 2)])
-    assert maps.segments(P0) == (first,)
-    assert maps.segments(P1) == (third,)
+    assert maps.view(P0).segments() == (first,)
+    assert maps.view(P1).segments() == (third,)
     assert maps.next_offset == 7
 
 
@@ -57,7 +57,7 @@ def test_a_batch_that_was_read_is_left_out() -> None:
     assert maps.next_offset == 2
     more = sent([mapped(P0, MapSegment(0, 9, 4))], at=2)
     maps.fetched(decode_batches(data + more), [])
-    assert maps.segments(P0) == (MapSegment(0, 9, 4),)
+    assert maps.view(P0).segments() == (MapSegment(0, 9, 4),)
     maps.add([tombstone(P0, 4), tombstone(P1, 4)])
     assert not maps.partitions
 
@@ -70,13 +70,13 @@ def stored(offset: int, *, target_end: int, mapped: int, topic: str = "t") -> Po
 def test_the_stored_position_says_how_far_the_newest_segment_reaches() -> None:
     maps = MemoryOffsetMaps()
     maps.put(P0, MapSegment(0, 10, 3))
-    assert maps.segments(P0) == ()
+    assert maps.view(P0).segments() == ()
     maps.update()
-    assert maps.segments(P0) == (MapSegment(0, 10, 3),)
-    assert maps.segments(P0, Position(90)) == (MapSegment(0, 10, 3),)
+    assert maps.view(P0).segments() == (MapSegment(0, 10, 3),)
+    assert maps.view(P0, Position(90)).segments() == (MapSegment(0, 10, 3),)
     at = stored(90, target_end=93, mapped=3)
-    assert maps.segments(P0, at) == (MapSegment(0, 90, 3),)
-    assert maps.segments(P1, at) == ()
+    assert maps.view(P0, at).segments() == (MapSegment(0, 90, 3),)
+    assert maps.view(P1, at).segments() == ()
 
 
 def test_a_map_reaches_the_position_that_names_its_newest_segment() -> None:
@@ -93,7 +93,7 @@ def test_the_map_of_a_former_topic_is_none() -> None:
     maps = MemoryOffsetMaps()
     maps.put(P0, MapSegment(0, 10, 3))
     maps.update()
-    assert maps.segments(P0, stored(90, target_end=93, mapped=3, topic="new")) == ()
+    assert maps.view(P0, stored(90, target_end=93, mapped=3, topic="new")).segments() == ()
 
 
 def test_an_update_can_fail() -> None:
@@ -112,6 +112,6 @@ def test_a_run_that_the_next_owner_goes_on_with_reaches_to_its_position(hole: in
     maps = FollowedMaps()
     maps.add([row(P0, first), row(P0, second)])
     stored = Position(500 + hole, 0, Provenance("c", "s", "t", "w", 0, 1, 500, mapped=20).encode())
-    segments = maps.segments(P0, stored)
+    segments = maps.view(P0, stored).segments()
     assert [forward(segments, offset + hole) for offset in (20, 400, 500)] == [20, 400, 500]
     assert forward(segments, 15) == 15

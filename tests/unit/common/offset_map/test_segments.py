@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from ureplicator_common.offset_map.segments import (
     MAX_SEGMENTS,
     MapSegment,
-    backward,
-    forward,
     joined,
     merged,
     thinned,
-    translation,
 )
+from ureplicator_testkit.kafka.offset_maps import backward, forward
 
 HOLED = (MapSegment(10, 20, 0), MapSegment(25, 30, 12))
 RESENT = (MapSegment(0, 10, 0), MapSegment(5, 12, 14, repeated=True))
@@ -71,13 +69,6 @@ def test_a_log_that_went_back_ends_what_was_behind() -> None:
     )
 
 
-def test_what_neither_log_has_is_left_out() -> None:
-    old = (MapSegment(0, 10, 0), MapSegment(20, 30, 10))
-    assert merged(old, (), source_start=11, target_start=11) == old[1:]
-    assert merged(old, (), source_start=11, target_start=10) == old
-    assert merged(old, (), source_start=10, target_start=11) == old
-
-
 @given(st.integers(1, 20), st.integers(0, 200))
 def test_thinning_keeps_the_oldest_and_the_newest(limit: int, count: int) -> None:
     segments = [MapSegment(20 * n, 20 * n + 3, 5 * n) for n in range(count)]
@@ -99,24 +90,24 @@ def test_the_number_is_bounded() -> None:
     assert kept[-MAX_SEGMENTS // 4 :] == tuple(many[-MAX_SEGMENTS // 4 :])
 
 
-def test_the_first_position_is_kept_where_both_logs_begin() -> None:
-    """No record lies between it and the first segment."""
-    segments = (MapSegment(0, 0, 0), MapSegment(21, 30, 0))
-    assert merged((), segments) == segments
-    assert forward(merged((), segments), 0) == 0
-
-
-@given(
-    st.lists(st.tuples(st.integers(-6, 12), st.integers(0, 9)), max_size=8),
-    st.integers(0, 99),
+FOLLOWED = (
+    MapSegment(10, 20, 0),
+    MapSegment(25, 30, 12, follows=True),
+    MapSegment(40, 50, 20),
 )
-def test_translation_of_many_offsets_is_that_of_each(
-    steps: list[tuple[int, int]], source: int
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(19, 9), (20, 12), (24, 12), (25, 12), (30, 17), (35, 17), (40, 20)]
+)
+def test_between_two_that_follow_each_other_is_the_place_of_the_next_record(
+    source: int, target: int
 ) -> None:
-    """`steps`: from the end of a segment to the next one, and its length; backwards after a crash."""
-    segments, first, target = [], 0, 0
-    for gap, length in steps:
-        first = max(0, first + gap)
-        segments.append(MapSegment(first, first + length, target))
-        first, target = first + length, target + length
-    assert translation(segments)(source) == forward(segments, source)
+    assert forward(FOLLOWED, source) == target
+
+
+@pytest.mark.parametrize(
+    ("target", "source"), [(9, 19), (10, 25), (11, 25), (12, 25), (17, 30), (19, 30), (20, 40)]
+)
+def test_and_so_it_is_on_the_way_back(target: int, source: int) -> None:
+    assert backward(FOLLOWED, target) == source

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route
+from ureplicator_common.offset_map import writing
+from ureplicator_common.offset_map.chunks import FULL_SEGMENTS
 from ureplicator_common.offset_map.codec import Row
 from ureplicator_common.offset_map.following import FollowedMaps
-from ureplicator_common.offset_map.segments import MapSegment, backward, forward
-from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS, PER_LEVEL, Written, advance
+from ureplicator_common.offset_map.partition_map import MapView
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS, Written, advance
 
 P0 = Partition(Route("a", "b"), "t", 0)
 NEW = Written(P0, "s", "t")
@@ -51,14 +54,16 @@ class Topic:
         if self.segments and not hole and not markers:
             self.segments[-1] = last._replace(end=first + count)
         else:
-            self.segments.append(MapSegment(first, first + count, target))
+            self.segments.append(
+                MapSegment(first, first + count, target, follows=bool(self.segments))
+            )
 
-    def read(self) -> tuple[MapSegment, ...]:
+    def view(self) -> MapView:
         maps = FollowedMaps()
         maps.add(self.rows.values())
         known = maps.partitions[P0]
         last = self.segments[-1]
-        return known.until(last.end, last.target_end, mapped=self.written.mapped)
+        return known.view(last.end, last.target_end, mapped=self.written.mapped)
 
 
 def test_a_segment_that_grows_is_written_once() -> None:
@@ -68,7 +73,7 @@ def test_a_segment_that_grows_is_written_once() -> None:
         assert topic.commit(MapSegment(0, end, 5)) == 0
     assert topic.commit(MapSegment(0, 600, 5), MapSegment(700, 701, 605)) == 1
     topic.segments = [MapSegment(700, 701, 605)]
-    assert topic.read() == (MapSegment(0, 600, 5), MapSegment(700, 701, 605))
+    assert topic.view().segments() == (MapSegment(0, 600, 5), MapSegment(700, 701, 605))
 
 
 def test_a_log_that_went_back_takes_its_chunks_away() -> None:
@@ -78,18 +83,16 @@ def test_a_log_that_went_back_takes_its_chunks_away() -> None:
     again = MapSegment(20, 25, 10)
     topic.commit(again)
     topic.segments = [again]
-    assert topic.read() == (*many[:10], again)
+    assert topic.view().segments() == (*many[:10], again)
     assert len(topic.rows) == 2
 
 
-def assert_rounded_down(topic: Topic, read: Sequence[MapSegment]) -> None:
-    """Each record is translated, and never beyond itself."""
-    for source, target in topic.copied.items():
-        found, back = forward(read, source), backward(read, target)
-        assert found is not None
-        assert back is not None
-        assert found <= target
-        assert back <= source
+def assert_exact(topic: Topic) -> None:
+    """Each offset is translated to the place of its record, or of the next one, and each place back."""
+    view = topic.view()
+    for (before, _), (source, target) in pairwise([(-1, 0), *sorted(topic.copied.items())]):
+        assert {view.forward(offset) for offset in (before + 1, source)} == {target}
+        assert view.backward(target) == source
 
 
 @settings(max_examples=40, deadline=None)
@@ -98,35 +101,62 @@ def test_what_is_read_is_what_was_copied(steps: list[tuple[int, int, int, bool]]
     topic = Topic()
     at = 0
     for count, hole, markers, commits in steps:
-        topic.copy(count, hole=hole, markers=markers)
+        topic.copy(count, hole=hole if topic.segments else 0, markers=markers)
         if commits:
             topic.commit(*topic.segments[at:])
             at = len(topic.segments) - 1
-    if not topic.segments:
-        return
-    topic.commit(*topic.segments[at:])
-    read = topic.read()
-    assert_rounded_down(topic, read)
-    newest = topic.segments[-PER_LEVEL * CHUNK_SEGMENTS :]
-    for segment in newest:
-        assert forward(read, segment.first) == segment.target
-        assert backward(read, segment.target) == segment.first
+    if topic.segments:
+        topic.commit(*topic.segments[at:])
+        assert_exact(topic)
 
 
-@pytest.mark.parametrize("count", [3_000])
-def test_a_copier_that_commits_for_days_leaves_few_chunks(count: int) -> None:
+def test_a_copier_that_commits_for_days_leaves_few_chunks() -> None:
     topic = Topic()
+    count = 3_000
+    topic.copy(1)
     for _ in range(count):
-        topic.copy(1, markers=1)
+        topic.copy(1, hole=1, markers=1)
         topic.commit(*topic.segments[-2:])
-    assert len(topic.rows) <= 1 + PER_LEVEL * (count // CHUNK_SEGMENTS).bit_length()
-    read = topic.read()
-    end = topic.segments[-1].end
-    for source in range(0, end, 97):
-        found = forward(read, source)
+    sizes = [each.size for each in topic.written.sealed]
+    assert len(topic.rows) == 1 + len(sizes) <= 2 + (count // CHUNK_SEGMENTS).bit_length()
+    assert sum(sizes) + CHUNK_SEGMENTS >= count
+    assert topic.writes < 3 * count
+    assert_exact(topic)
+
+
+def test_many_segments_at_once_make_large_chunks_of_a_few_bytes_each() -> None:
+    topic = Topic()
+    topic.copy(1)
+    for _ in range(3 * FULL_SEGMENTS + 100):
+        topic.copy(2, hole=1)
+    assert topic.commit(*topic.segments) == 5
+    assert [each.size for each in topic.written.sealed] == [FULL_SEGMENTS] * 3 + [96]
+    assert not any(each.value for each in topic.written.sealed[:3])
+    assert topic.written.chunks == 2
+    assert max(len(row.value or b"") for row in topic.rows.values()) < 4.5 * FULL_SEGMENTS
+    assert_exact(topic)
+
+
+def test_more_chunks_than_are_kept_are_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets in what was left out are rounded down, the others stay exact."""
+    monkeypatch.setattr(writing, "FULL_SEGMENTS", CHUNK_SEGMENTS)
+    monkeypatch.setattr(writing, "MAX_CHUNKS", 8)
+    topic = Topic()
+    topic.copy(1)
+    for _ in range(9 * CHUNK_SEGMENTS):
+        topic.copy(1, hole=1, markers=1)
+        topic.commit(*topic.segments[-2:])
+    assert len(topic.rows) == 8
+    view = topic.view()
+    inexact = 0
+    for source, target in topic.copied.items():
+        found, back = view.forward(source), view.backward(target)
         assert found is not None
-        lag = 2 * (end - source)
-        assert 0 <= topic.copied[source] - found <= max(2, lag // CHUNK_SEGMENTS)
+        assert found <= target
+        assert back is not None
+        assert back <= source
+        inexact += found != target
+    assert inexact == 2 * CHUNK_SEGMENTS
 
 
 def test_keys_stay_bounded_however_often_the_target_refuses_the_map() -> None:
@@ -139,9 +169,8 @@ def test_keys_stay_bounded_however_often_the_target_refuses_the_map() -> None:
             topic.written = topic.written.interrupted()
     topic.copy(1, markers=1)
     topic.commit(*topic.segments[-2:])
-    assert len(topic.rows) <= 1 + PER_LEVEL * count.bit_length()
-    read = topic.read()
-    assert_rounded_down(topic, read)
+    assert len(topic.rows) <= 2 + count.bit_length()
+    assert_exact(topic)
 
 
 @settings(max_examples=60, deadline=None)
@@ -162,9 +191,9 @@ def test_what_is_read_after_refusals_is_never_beyond_what_was_copied(
     if not topic.segments:
         return
     topic.commit(*topic.segments[at:])
-    read = topic.read()
+    view = topic.view()
     for source, target in topic.copied.items():
-        found, back = forward(read, source), backward(read, target)
+        found, back = view.forward(source), view.backward(target)
         assert found is None or found <= target
         assert back is None or back <= source
     held = {row.key for row in topic.rows.values()}
@@ -178,7 +207,7 @@ def test_no_chunk_is_deleted_before_the_one_that_takes_its_place_is_written() ->
     topic = Topic()
     rows: list[Row] = []
     merges = 0
-    for _ in range(PER_LEVEL * PER_LEVEL * CHUNK_SEGMENTS):
+    for _ in range(16 * CHUNK_SEGMENTS + 1):
         topic.copy(1, markers=1)
         topic.written, more = advance(topic.written, topic.segments[-2:])
         if any(row.value is None for row in more):
@@ -190,10 +219,10 @@ def test_no_chunk_is_deleted_before_the_one_that_takes_its_place_is_written() ->
                     each.first for each in final if each.end <= topic.segments[-2].first
                 } <= places
         rows += more
-    assert merges > PER_LEVEL
+    assert merges == 8
 
 
 def read_rows(rows: list[Row]) -> tuple[MapSegment, ...]:
     maps = FollowedMaps()
     maps.add(rows)
-    return maps.partitions[P0].segments()
+    return maps.partitions[P0].view().segments()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -11,13 +10,15 @@ from hypothesis import strategies as st
 
 from ureplicator_common.kafka import Extent
 from ureplicator_common.kafka.groups import CommittedOffset
-from ureplicator_common.offset_map.segments import MapSegment, backward, translation
+from ureplicator_common.offset_map.partition_map import MapView
+from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
     GroupView,
     Members,
     PartitionDecision,
     decide,
+    measured,
     source_offset,
     translated_offset,
 )
@@ -45,8 +46,8 @@ def copies(draw: st.DrawFn) -> tuple[CopiedPartition, list[int], list[int]]:
     copied = CopiedPartition(
         target=TARGET,
         position=ours[-1] + 1,
-        translate=translation(segments),
-        translate_back=partial(backward, segments),
+        translate=MapView.of(segments).forward,
+        translate_back=MapView.of(segments).backward,
         end=theirs[-1] + 1,
         log=Extent(0, theirs[-1] + 1 + draw(st.integers(0, 3))),
     )
@@ -119,8 +120,8 @@ def test_a_group_waits_until_the_position_has_passed_what_it_has_read(
     copied = CopiedPartition(
         target=TARGET,
         position=100,
-        translate=translation(segments),
-        translate_back=partial(backward, segments),
+        translate=MapView.of(segments).forward,
+        translate_back=MapView.of(segments).backward,
         end=100,
         log=Extent(0, 100 + behind),
     )
@@ -135,7 +136,7 @@ def decided(back: CopiedPartition, at: int) -> PartitionDecision:
     group = GroupView(
         id="g", source={TARGET: CommittedOffset(at, "")}, target={}, members=Members.NONE
     )
-    return decide(group, {TARGET: back}).partitions[0]
+    return measured(decide(group, {TARGET: back})).partitions[0]
 
 
 def test_without_a_position_or_a_log_nothing_is_known() -> None:

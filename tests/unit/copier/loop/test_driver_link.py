@@ -11,7 +11,7 @@ from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.reporting import FULL_EVERY, ONLINE_EVERY, SEGMENTS_EACH
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
-from ureplicator_worker.lifeline.measures import Measures
+from ureplicator_worker.lifeline.measures import Measures, Segment
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
     Failed,
@@ -20,7 +20,6 @@ from ureplicator_worker.lifeline.messages import (
     ProofRequest,
     ProofResponse,
     Released,
-    Segment,
     Stop,
 )
 

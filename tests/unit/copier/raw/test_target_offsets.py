@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ureplicator_common.offset_map.partition_map import MapView
 from ureplicator_worker.copier.raw.batches import target_offsets
 from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.raw.batches.target_offsets import (
@@ -19,7 +21,7 @@ from ureplicator_worker.copier.raw.batches.target_offsets import (
     TargetOffsets,
     target_offset,
 )
-from ureplicator_worker.lifeline.messages import Segment
+from ureplicator_worker.lifeline.measures import Segment
 
 OTHER = -1
 """In the target's log: a marker, or what no reader gets."""
@@ -39,10 +41,11 @@ class Model:
     stored: int = 0
     open_from: int = -1
     end_known: bool = True
+    mapped: bool = False
 
     def __post_init__(self) -> None:
         end = len(self.log) if self.end_known else UNKNOWN
-        self.offsets = TargetOffsets(position=0, target_end=end)
+        self.offsets = TargetOffsets(position=0, target_end=end, mapped=self.mapped)
 
     @property
     def end(self) -> int:
@@ -163,6 +166,72 @@ def test_what_is_not_marked_as_repeated_is_there_once(
                 assert model.log.count(offset) == 1
 
 
+@settings(max_examples=200)
+@given(HISTORIES, st.booleans(), st.booleans())
+def test_segments_for_a_map_are_exact(
+    history: list[tuple[str, list[int]]], transactional: bool, end_known: bool
+) -> None:
+    """Each offset means the last copy of its record, or of the next one; neighbours say so if they follow."""
+    model = Model(transactional, [], end_known=end_known, mapped=True)
+    play(model, history)
+    model.commit()
+    is_exact = all(step != "unplaced" for step, _ in history)
+    segments = model.offsets.segments_from(0)
+    view = MapView.of(segments)
+    copies = {offset: at for at, offset in enumerate(model.log) if offset != OTHER}
+    known = sorted(each for each in copies if segments and each >= segments[0].first)
+    for offset in range(segments[0].first if known else 0, known[-1] + 1 if known else 0):
+        at = view.forward(offset)
+        assert at is not None
+        assert at <= (place := copies[known[bisect_left(known, offset)]])
+        assert at == place or not is_exact
+    for each in known:
+        back = view.backward(copies[each])
+        assert back is None or back <= each
+        assert back == each or not is_exact
+
+
+def test_what_was_left_out_is_not_followed() -> None:
+    offsets = TargetOffsets(position=0, target_end=0, mapped=True)
+    for number in range(1_000):
+        offsets.acknowledged(2 * number, None, target=number, records=1, transactional=False)
+    written = offsets.segments_from(0)
+    assert len(written) == 1_000
+    assert all(each.follows for each in written[1:])
+    assert len(offsets.segments_from(500)) == 500
+    left = offsets.segments_from(0)
+    assert len(left) < 700
+    for before, segment in pairwise(left):
+        assert segment.follows is (segment.target == before.target + 1)
+    gone = next(each for each in left[::-1] if not each.follows)
+    offsets.acknowledged(
+        gone.first - 1, None, target=gone.target - 1, records=1, transactional=False
+    )
+    assert not offsets.segments_from(0)[-1].follows
+
+
+def test_a_batch_full_of_holes_is_in_the_map_record_by_record() -> None:
+    runs = [(n, 3 * n) for n in range(3_000)]
+    offsets = TargetOffsets(position=0, target_end=7, mapped=True)
+    offsets.acknowledged(
+        0, SourceOffsets(tuple(runs)), target=7, records=3_000, transactional=False
+    )
+    assert [tuple(each) for each in offsets.segments_from(0)] == [
+        (3 * n, 3 * n + 1, 7 + n, False, n > 0) for n in range(3_000)
+    ]
+    assert len(offsets.segments()) <= MAX_SEGMENTS
+
+
+def test_segments_for_a_map_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_offsets, "UNWRITTEN_SEGMENTS", 500)
+    offsets = TargetOffsets(position=0, target_end=0, mapped=True)
+    for number in range(5_000):
+        offsets.acknowledged(2 * number, None, target=number, records=1, transactional=False)
+        assert len(offsets._older) <= 500 * target_offsets._FIELDS
+    for before, segment in pairwise(offsets.segments_from(0)):
+        assert segment.follows is (segment.target == before.target + 1)
+
+
 def test_the_constant_holds_while_nothing_lies_between() -> None:
     model = Model(transactional=False, log=[OTHER] * 7)
     for _ in range(1_000):
@@ -204,7 +273,7 @@ def test_consumers_before_the_first_record_go_on_at_it() -> None:
     offsets = TargetOffsets(position=5, target_end=UNKNOWN)
     offsets.acknowledged(25, None, target=90, records=3, transactional=False)
     assert offsets.segments() == (Segment(5, 5, 90), Segment(25, 28, 90))
-    assert offsets.segments_from(90) == offsets.segments()
+    assert [each[:4] for each in offsets.segments_from(90)] == list(offsets.segments())
     assert [target_offset(offsets.segments(), source) for source in (4, 5, 20, 26)] == [
         None,
         90,
@@ -320,3 +389,18 @@ def test_the_number_is_bounded_whatever_the_distances() -> None:
         offsets.acknowledged(source, None, target=number, records=1, transactional=False)
         assert len(offsets.segments()) <= MAX_SEGMENTS
     assert len(offsets._older) % target_offsets._FIELDS == 0
+
+
+def test_an_aborted_transaction_behind_a_hole_leaves_nothing() -> None:
+    """Else a consumer on the way back would go on behind the hole, which may hold records by then."""
+    model = Model(transactional=True, mapped=True)
+    model.append(model.offsets_from([0, 0]))
+    model.commit()
+    model.append(model.offsets_from([3]))
+    model.abort()
+    (segment,) = model.offsets.segments_from(0)
+    assert segment[:3] == (0, 2, 0)
+    model.append(model.offsets_from([1, 0]))
+    (before, segment) = model.offsets.segments_from(0)
+    assert before[:3] == (0, 2, 0)
+    assert segment == (3, 5, 5, False, True)

@@ -7,8 +7,9 @@ import pytest
 
 from ureplicator_common.kafka import topic_id_text
 from ureplicator_common.model import Partition, Route
-from ureplicator_common.offset_map.chunks import Chunk, PartitionMap
-from ureplicator_common.offset_map.codec import decode_chunk, decode_key
+from ureplicator_common.offset_map.chunks import Chunk
+from ureplicator_common.offset_map.codec import decode_key, encode_chunk
+from ureplicator_common.offset_map.partition_map import PartitionMap
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS
 from ureplicator_worker.audit.offset_map import Mapped, plan, rows_of
@@ -35,7 +36,7 @@ def result(*segments: MapSegment, done: PartitionResult = COMPARED) -> AuditResu
 
 def copiers_map(*segments: MapSegment, source: UUID = SOURCE) -> PartitionMap:
     found = PartitionMap()
-    found.add(Chunk(str(source), str(TARGET), segments, open=True))
+    found.add(encode_chunk(Chunk(str(source), str(TARGET), segments, open=True)))
     return found
 
 
@@ -43,7 +44,7 @@ def with_rows(known: PartitionMap, found: AuditResult, planned: list[Mapped]) ->
     for row in rows_of(found, planned):
         assert decode_key(row.key).partition == PARTITION
         assert row.value is not None
-        known.add(decode_chunk(row.value))
+        known.add(row.value)
     return known
 
 
@@ -51,7 +52,7 @@ def test_without_a_map_all_is_added() -> None:
     found = result(WHOLE)
     planned = list(plan(found, {}))
     assert planned == [Mapped(0, (WHOLE,))]
-    assert with_rows(PartitionMap(), found, planned).segments() == (WHOLE,)
+    assert with_rows(PartitionMap(), found, planned).view().segments() == (WHOLE,)
 
 
 def test_what_copiers_have_written_stays() -> None:
@@ -60,8 +61,8 @@ def test_what_copiers_have_written_stays() -> None:
     planned = list(plan(found, {PARTITION: known}))
     assert planned == [Mapped(0, (MapSegment(0, 205, 0),))]
     whole = with_rows(known, found, planned)
-    assert whole.segments() == (MapSegment(0, 205, 0), MapSegment(200, 250, 205))
-    assert whole.until(290, 295, mapped=205)[-1] == MapSegment(200, 290, 205)
+    assert whole.view().segments() == (MapSegment(0, 205, 0), MapSegment(200, 250, 205))
+    assert whole.view(290, 295, mapped=205).segments()[-1] == MapSegment(200, 290, 205)
 
 
 def test_a_second_time_nothing_is_added() -> None:
@@ -77,14 +78,14 @@ def test_many_segments_are_several_rows() -> None:
     planned = list(plan(found, {}))
     rows = list(rows_of(found, planned))
     assert len(rows) == 3
-    assert with_rows(PartitionMap(), found, planned).segments() == tuple(each)
+    assert with_rows(PartitionMap(), found, planned).view().segments() == tuple(each)
 
 
 def test_a_map_of_a_former_topic_ends() -> None:
     known = copiers_map(MapSegment(0, 50, 0), source=UUID(int=9))
     found = result(WHOLE)
     planned = list(plan(found, {PARTITION: known}))
-    assert with_rows(known, found, planned).segments() == (WHOLE,)
+    assert with_rows(known, found, planned).view().segments() == (WHOLE,)
 
 
 @pytest.mark.parametrize(

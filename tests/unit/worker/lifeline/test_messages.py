@@ -22,6 +22,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_worker.lifeline.client import MAX_LINE_BYTES
+from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import (
     Add,
     Challenge,
@@ -42,7 +43,6 @@ from ureplicator_worker.lifeline.messages import (
     PublishedShares,
     Released,
     Remove,
-    Segment,
     Stop,
     StopRequest,
     decode,

@@ -15,7 +15,7 @@ from ureplicator_common.model import Limited, Partition, Route
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.reporting import ReportDelta, SegmentDelta
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
-from ureplicator_worker.lifeline.measures import Measures
+from ureplicator_worker.lifeline.measures import Measures, Segment
 from ureplicator_worker.lifeline.messages import (
     CopierReport,
     Failed,
@@ -26,7 +26,6 @@ from ureplicator_worker.lifeline.messages import (
     ProofRequest,
     ProofResponse,
     Released,
-    Segment,
 )
 
 

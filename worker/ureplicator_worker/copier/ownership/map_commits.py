@@ -21,8 +21,9 @@ from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import NOT_MAPPED
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.adoption import MAX_FORMER, adopted
-from ureplicator_common.offset_map.chunks import NO_PLACE, PartitionMap
+from ureplicator_common.offset_map.chunks import NO_PLACE
 from ureplicator_common.offset_map.codec import Row, UnknownMapFormat
+from ureplicator_common.offset_map.partition_map import PartitionMap
 from ureplicator_common.offset_map.writing import Written, advance
 from ureplicator_worker.copier.position_values import Commitment, MapMark, StartPosition
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.lane import (
     GapFound,
     LaneEvent,
@@ -46,7 +47,8 @@ from ureplicator_worker.copier.record.partition import (
     change_settings,
 )
 from ureplicator_worker.copier.record.process import HandlerProcess
-from ureplicator_worker.lifeline.messages import Grant, Segment
+from ureplicator_worker.lifeline.measures import Segment
+from ureplicator_worker.lifeline.messages import Grant
 
 CHECK_EVERY_S = 0.5
 """Silent connections and stalled partitions are not worth a scan at every turn."""
@@ -106,6 +108,7 @@ class RawLane:
             latency=self.latency,
         )
         self._metadata = (source, target)
+        self._connections = self._source.connections, self._target.connections
         self._mail = tuple(zip((source_events, target_events), self._connections, strict=True))
         self._handlers = Handlers(
             target=self._target,
@@ -218,16 +221,14 @@ class RawLane:
             gap_offsets=raw.fetch.gap_offsets,
         )
 
-    def segments(self, partition: Partition, *, since: int | None = None) -> tuple[Segment, ...]:
-        offsets = self._partitions[partition].send.window.offsets
-        return offsets.segments() if since is None else offsets.segments_from(since)
+    def segments(self, partition: Partition) -> tuple[Segment, ...]:
+        return self._partitions[partition].send.window.offsets.segments()
+
+    def map_segments(self, partition: Partition, *, since: int) -> tuple[MapSegment, ...]:
+        return self._partitions[partition].send.window.offsets.segments_from(since)
 
     def sockets(self) -> tuple[Connections, Connections, Handlers]:
         return (*self._connections, self._handlers)
-
-    @property
-    def _connections(self) -> tuple[Connections, Connections]:
-        return self._source.connections, self._target.connections
 
     def work(self, now_s: float) -> None:
         """Batches that are there are sent before others are requested."""

@@ -103,6 +103,7 @@ LanePartition = RawPartition | RecordPartition
 def change_settings(raw: LanePartition, settings: RouteSettings) -> None:
     """For what is fetched and sent from now on."""
     raw.fetch.verify_crc = settings.verify_crc
+    raw.send.window.offsets.mapped = settings.offset_map
     for send in raw.sends:
         send.abort_on_send_failure = settings.abort_on_send_failure
 
@@ -110,6 +111,10 @@ def change_settings(raw: LanePartition, settings: RouteSettings) -> None:
 def begin(partition: Partition, grant: Grant, beginning: StartPosition) -> LanePartition:
     """In the raw lane as it is, unless a handler or a query is configured for its topic."""
     transform = grant.settings.transform(partition.topic)
+    raw: LanePartition
     if transform is None:
-        return RawPartition.begin(partition, grant, beginning)
-    return RecordPartition.begin(partition, grant, beginning, transform)
+        raw = RawPartition.begin(partition, grant, beginning)
+    else:
+        raw = RecordPartition.begin(partition, grant, beginning, transform)
+    raw.send.window.offsets.mapped = grant.settings.offset_map
+    return raw

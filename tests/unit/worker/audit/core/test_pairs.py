@@ -6,7 +6,8 @@ from collections import defaultdict
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ureplicator_common.offset_map.segments import MAX_SEGMENTS, MapSegment, backward, forward
+from ureplicator_common.offset_map.partition_map import MapView
+from ureplicator_common.offset_map.segments import MAX_SEGMENTS, MapSegment
 from ureplicator_testkit.records.copies import Course, compare, content, history
 from ureplicator_worker.audit.core.pairs import Pairs
 from ureplicator_worker.audit.result import FindingKind
@@ -32,6 +33,7 @@ def test_they_agree_with_both_logs(course: Course, seed: int) -> None:
     pairs = Pairs()
     found = past.compare(pairs=pairs)
     segments = pairs.segments()
+    view = MapView.of(segments)
     copies = defaultdict(list)
     for place, each in past.target:
         copies[each].append(place)
@@ -39,9 +41,9 @@ def test_they_agree_with_both_logs(course: Course, seed: int) -> None:
     assert known
     for offset, record in past.source:
         if offset in known:
-            assert forward(segments, offset) == copies[record][-1]
+            assert view.forward(offset) == copies[record][-1]
             found_back = [
-                backward(segments, each) for each in copies[record] if each >= segments[0].target
+                view.backward(each) for each in copies[record] if each >= segments[0].target
             ]
             assert found_back[-1] == offset
             if len(found_back) == len(copies[record]):
@@ -49,7 +51,7 @@ def test_they_agree_with_both_logs(course: Course, seed: int) -> None:
             else:
                 assert all(each is not None and each <= offset for each in found_back)
         elif copies[record] and offset < found.first_offset:
-            assert forward(segments, offset) in (None, copies[record][-1])
+            assert view.forward(offset) in (None, copies[record][-1])
 
 
 def test_a_short_log_with_repeats() -> None:
@@ -59,8 +61,8 @@ def test_a_short_log_with_repeats() -> None:
     pairs = Pairs()
     assert compare(source, target, pairs=pairs).counts[FindingKind.REPEATED] == 2
     found = pairs.segments()
-    assert [forward(found, 10 + n) for n in range(6)] == [0, 1, 4, 5, 6, 7]
-    assert [backward(found, n) for n in range(8)] == [10, 11, 12, 13, 12, 13, 14, 15]
+    assert [MapView.of(found).forward(10 + n) for n in range(6)] == [0, 1, 4, 5, 6, 7]
+    assert [MapView.of(found).backward(n) for n in range(8)] == [10, 11, 12, 13, 12, 13, 14, 15]
 
 
 def test_equal_differences_are_one_segment_also_across_chunks_and_holes_of_both() -> None:
@@ -90,7 +92,7 @@ def test_repeats_with_the_same_difference_are_not_joined_over_records_between_th
     pairs.add([0], [2], repeated=True)
     pairs.add([4], [6], repeated=True)
     pairs.add([1, 2], [4, 5])
-    assert [backward(pairs.segments(), each) for each in (2, 4, 5, 6)] == [0, 1, 2, 4]
+    assert [MapView.of(pairs.segments()).backward(each) for each in (2, 4, 5, 6)] == [0, 1, 2, 4]
 
 
 @example(3 * MAX_SEGMENTS)
@@ -102,10 +104,11 @@ def test_memory_is_bounded_and_nothing_is_passed_over(records: int) -> None:
         pairs.add([number], [2 * number])
         assert len(pairs) <= 2 * MAX_SEGMENTS
     segments = pairs.segments()
+    view = MapView.of(segments)
     assert len(segments) <= MAX_SEGMENTS
-    assert forward(segments, 0) == 0
-    assert forward(segments, records - 1) == 2 * (records - 1)
+    assert view.forward(0) == 0
+    assert view.forward(records - 1) == 2 * (records - 1)
     for offset in range(0, records, 97):
-        place = forward(segments, offset)
+        place = view.forward(offset)
         assert place is not None
         assert place <= 2 * offset
