@@ -33,12 +33,11 @@ from ureplicator_worker.audit.result import (
 )
 from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.following import (
-    FIRST_OFFSETS,
     PASS_S,
     TOPIC_S,
 )
 from ureplicator_worker.auditor.nodes import Change
-from ureplicator_worker.auditor.sampling import REFRESH_MS
+from ureplicator_worker.auditor.sampling import FIRST_OFFSETS, REFRESH_MS
 
 
 @pytest.fixture
@@ -229,24 +228,6 @@ def test_a_difference_that_was_none_is_gone_after_the_next_pass(
     compared = len(audits.compared)
     following.step()
     assert len(audits.compared) == compared
-
-
-def test_a_differing_range_that_the_byte_rate_does_not_allow_stays(
-    audits: AuditFixture, positions: MemoryPositionReader
-) -> None:
-    following = follower(audits, positions, rate=10_000)
-    copied(positions, 0, 0)
-    following.step()
-    for end in (10, 2_010, 4_010):
-        audits.differing = [Finding(0, FindingKind.MISSING, end - 1, -1)] if end > 10 else []
-        copied(positions, end, 0)
-        following.step()
-    assert 10_000 * PASS_S / 100 == 3_000, "records are of 100 bytes"
-    audits.differing = []
-    compared = len(audits.compared)
-    following.step()
-    assert len(audits.compared) == compared
-    assert audits.written().differences == {"missing": 2}
 
 
 def test_the_topic_verified_longest_ago_comes_first(

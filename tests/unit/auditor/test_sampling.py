@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from ureplicator_worker.auditor.sampling import MIN_OFFSETS, NewRecords, Sample, samples
+from dataclasses import replace
+
+from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
+from ureplicator_common.contents import TopicIntent
+from ureplicator_common.model import Route, TopicKey
+from ureplicator_worker.auditor.sampling import (
+    MIN_OFFSETS,
+    Due,
+    NewRecords,
+    Sample,
+    differing,
+    samples,
+)
 
 NEW = {0: NewRecords(0, 10_000, 0, 100.0), 1: NewRecords(500, 2_500, 480, 100.0)}
 
@@ -29,3 +41,19 @@ def test_a_part_is_worth_its_task() -> None:
 
 def test_partitions_without_new_records_have_no_sample() -> None:
     assert samples({0: NewRecords(5, 5, 5, 100.0)}, budget_bytes=1) == {}
+
+
+def test_ranges_that_differ_are_compared_again_as_far_as_they_fit() -> None:
+    found = {
+        number: VerifiedRange(0, 9_000, 1, 9_000, Differences(first, first + 9, {"missing": 2}))
+        for number, first in enumerate((5_000, 20, 8_980))
+    }
+    key = TopicKey(Route("a", "b"), "t")
+    due = Due(key, TopicIntent(3, 3), TopicAudit("", "", found), {0: 9_000, 1: 9_000, 2: 8_985}, 1)
+    first, second = Sample(4_000, 5_010, -1, 0), Sample(0, 30, -1, 0)
+    assert differing(due, offsets=1_040) == {0: first, 1: second}
+    assert differing(due, offsets=1_039) == {0: first}
+    assert differing(due, offsets=1_009) == {}
+    others = replace(due, intent=TopicIntent(3, 3, source_topic_id="s"))
+    remade = replace(others, audit=TopicAudit("s0", "", found))
+    assert differing(remade, offsets=9_000) == {}

@@ -26,8 +26,8 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from ureplicator_common.audits import Finding, Follower, TopicAudit, VerifiedRange
-from ureplicator_common.audits.ranges import with_compared, with_failure
+from ureplicator_common.audits import Follower, VerifiedRange
+from ureplicator_common.audits.ranges import with_failure
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
@@ -50,21 +50,22 @@ from ureplicator_worker.auditor.matching import Scan, matched, matched_state
 from ureplicator_worker.auditor.nodes import AuditNodes
 from ureplicator_worker.auditor.outcome import (
     compared_ranges,
+    corrected,
     difference_counts,
     failure_of,
     reason_of,
     stored_findings,
+    written,
 )
 from ureplicator_worker.auditor.preparation import (
     Described,
     Preparation,
-    next_first,
     not_comparable,
 )
 from ureplicator_worker.auditor.requests import Compare
 from ureplicator_worker.auditor.sampling import (
+    GUESSED_BYTES,
     Due,
-    NewRecords,
     Sample,
     caught_up,
     differing,
@@ -88,12 +89,7 @@ ROUND_S = 5.0
 TOPIC_S = 2 * PASS_S
 """A topic that takes longer is cut off after its round. At the route's rate, one that takes the whole rate
 is read in half of it."""
-FIRST_OFFSETS = 30
-"""Of a topic whose size of records is not known, in its first comparison: with records of 1 MB, the most that
-brokers take by default, they are a pass of the default rate."""
 FIRST_ROUND_S = 0.5
-GUESSED_BYTES = 1_000.0
-"""Size of a record, where none is known."""
 
 
 _Compared = tuple[Due, str]
@@ -163,7 +159,7 @@ class RouteFollower:
             return False
         due = sorted(self._due(), key=lambda each: each.oldest_ms)
         described = self._preparation.described(
-            {each.key: each.intent for each in due if self._new(each) or each.differs}
+            {each.key: each.intent for each in due if each.new(self._record_bytes) or each.differs}
         )
         late_s = self._clock.monotonic_s() + SCAN_S
 
@@ -182,7 +178,7 @@ class RouteFollower:
 
     def _compare_rest(self, due: Sequence[Due], described: Described) -> None:
         """Records of what is not known to be equal, within the byte rate."""
-        new = {each.key: self._new(each) for each in due}
+        new = {each.key: each.new(self._record_bytes) for each in due}
         total_bytes = sum(
             records.size_bytes for of_topic in new.values() for records in of_topic.values()
         )
@@ -217,7 +213,7 @@ class RouteFollower:
         covered = {number: each for number, each in found.items() if due.is_covered(number, each)}
         findings = [each for each in stored_findings(result) if each.partition in covered]
         self._nodes.write(
-            due.key, partial(_corrected, compared=covered, findings=findings, intent=due.intent)
+            due.key, partial(corrected, compared=covered, findings=findings, intent=due.intent)
         )
         return due, ""
 
@@ -329,7 +325,9 @@ class RouteFollower:
 
     def _visible(self, due: Sequence[Due], stored: Mapping[TargetPartition, Position]) -> list[Due]:
         """Leave partitions to a later pass whose copy cannot be read up to the position yet."""
-        new = {(each.target_topic, number) for each in due for number in self._new(each)}
+        new = {
+            (each.target_topic, number) for each in due for number in each.new(self._record_bytes)
+        }
         if not new:
             return list(due)
         with closing(self._logs(self.route.target)) as logs:
@@ -339,20 +337,6 @@ class RouteFollower:
         return [
             each.without({n for topic, n in late if topic == each.target_topic}) for each in due
         ]
-
-    def _new(self, due: Due) -> dict[int, NewRecords]:
-        size_bytes = self._record_bytes.get(due.key)
-        most = max(1, FIRST_OFFSETS // max(1, len(due.positions)))
-        new = {}
-        for number, position in due.positions.items():
-            if number in due.unfinished:
-                continue
-            known = next_first(due.audit, due.intent, number)
-            first, target_first = known or (position, -1)
-            if first < position:
-                end = position if size_bytes else min(position, first + most)
-                new[number] = NewRecords(first, end, target_first, size_bytes or GUESSED_BYTES)
-        return new
 
     def _forget(self, topics: Mapping[TopicKey, TopicIntent]) -> None:
         """Keep nothing of topics that are not followed any more."""
@@ -382,7 +366,7 @@ class RouteFollower:
             self._nodes.write(
                 due.key,
                 partial(
-                    _written,
+                    written,
                     compared=compared,
                     findings=[*(stored_findings(result) if result else ()), *due.findings(quiet)],
                     intent=due.intent,
@@ -454,43 +438,3 @@ class RouteFollower:
         self.differences += sum(differences.values())
         if differences:
             logger.error("%s differs behind the copy: %s", key, differences)
-
-
-def _written(
-    before: TopicAudit | None,
-    *,
-    compared: Mapping[int, VerifiedRange],
-    findings: Sequence[Finding],
-    intent: TopicIntent,
-    passed: int,
-    skipped: int,
-    failure: str,
-) -> TopicAudit:
-    return with_compared(
-        before,
-        compared,
-        findings,
-        source_topic_id=intent.source_topic_id,
-        target_topic_id=intent.target_topic_id,
-        passed=passed,
-        skipped=skipped,
-        failure=failure,
-    )
-
-
-def _corrected(
-    before: TopicAudit | None,
-    *,
-    compared: Mapping[int, VerifiedRange],
-    findings: Sequence[Finding],
-    intent: TopicIntent,
-) -> TopicAudit:
-    return _written(
-        before,
-        compared=compared,
-        findings=findings,
-        intent=intent,
-        passed=0,
-        skipped=0,
-        failure=before.failure if before else "",
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.audits import (
@@ -139,6 +139,48 @@ def with_result(
         source_topic_id=result.source_topic_id or intent.source_topic_id,
         target_topic_id=result.target_topic_id or intent.target_topic_id,
         run=run,
+    )
+
+
+def written(
+    before: TopicAudit | None,
+    *,
+    compared: Mapping[int, VerifiedRange],
+    findings: Sequence[StoredFinding],
+    intent: TopicIntent,
+    passed: int,
+    skipped: int,
+    failure: str,
+) -> TopicAudit:
+    """The state of a topic after a pass."""
+    return with_compared(
+        before,
+        compared,
+        findings,
+        source_topic_id=intent.source_topic_id,
+        target_topic_id=intent.target_topic_id,
+        passed=passed,
+        skipped=skipped,
+        failure=failure,
+    )
+
+
+def corrected(
+    before: TopicAudit | None,
+    *,
+    compared: Mapping[int, VerifiedRange],
+    findings: Sequence[StoredFinding],
+    intent: TopicIntent,
+) -> TopicAudit:
+    """The state after ranges that differed were compared again."""
+    return written(
+        before,
+        compared=compared,
+        findings=findings,
+        intent=intent,
+        passed=0,
+        skipped=0,
+        failure=before.failure if before else "",
     )
 
 

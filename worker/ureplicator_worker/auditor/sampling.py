@@ -25,6 +25,11 @@ MIN_OFFSETS = 100
 """Least part of a partition that is worth a task: finding the copy of its first record costs as much."""
 REFRESH_MS = 600_000
 """A topic without new records shows a time that is not older than this."""
+FIRST_OFFSETS = 30
+"""Of a topic whose size of records is not known, in its first comparison: with records of 1 MB, the most that
+brokers take by default, they are a pass of the default rate."""
+GUESSED_BYTES = 1_000.0
+"""Size of a record, where none is known."""
 LEAD_OFFSETS = 1_000
 """Compared before a difference, so that both sides are aligned where it begins."""
 
@@ -65,6 +70,21 @@ class Due:
     def oldest_ms(self) -> int:
         known = self.audit.partitions.values() if self.audit else ()
         return min((each.at_ms for each in known), default=0)
+
+    def new(self, sizes: Mapping[TopicKey, float]) -> dict[int, NewRecords]:
+        """What was copied and not looked at. `sizes`: of a record, in bytes, of topics where it is known."""
+        record_bytes = sizes.get(self.key)
+        most = max(1, FIRST_OFFSETS // max(1, len(self.positions)))
+        found = {}
+        for number, position in self.positions.items():
+            if number in self.unfinished:
+                continue
+            first, target_first = next_first(self.audit, self.intent, number) or (position, -1)
+            if first < position:
+                end = position if record_bytes else min(position, first + most)
+                size = record_bytes or GUESSED_BYTES
+                found[number] = NewRecords(first, end, target_first, size)
+        return found
 
     @property
     def differs(self) -> bool:

@@ -33,7 +33,6 @@ def new_app(import_name: str, *, validate_responses: bool) -> OpenAPI:
     )
     app.request_class = LenientJsonRequest
     app.url_map.converters["path"] = _AnyName
-    app.url_map.merge_slashes = False  # its redirect would be to another name
     return app
 
 

@@ -409,21 +409,14 @@ def chosen_routes(settings: Settings, query: RouteQuery) -> tuple[RouteConfig, .
         if query.src in (None, config.source) and query.dst in (None, config.target)
     )
     if not chosen:
+        unknown = max({query.src or "", query.dst or ""} - settings.clusters.keys(), default="")
         asked = f"no route from {query.src or 'any source'} to {query.dst or 'any target'}"
         raise not_found(
-            f"{asked} is configured{_similar(settings, query)}",
+            f"{asked} is configured{did_you_mean(unknown, settings.clusters)}",
             field="src" if query.src else "dst",
             hint=f"the routes are {_listed(str(config.route) for config in settings.routes)}",
         )
     return chosen
-
-
-def _similar(settings: Settings, query: RouteQuery) -> str:
-    sources = {config.source for config in settings.routes}
-    targets = {config.target for config in settings.routes}
-    if query.src is not None and query.src not in sources:
-        return did_you_mean(query.src, sources)
-    return did_you_mean(query.dst, targets) if query.dst not in (None, *targets) else ""
 
 
 def chosen_route(settings: Settings, query: RouteQuery) -> RouteConfig:
