@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 _START = """
 from pyspark import SparkConf
@@ -24,27 +26,58 @@ print("started", driver.context.parallelize([1], 1).map(lambda each: each + 1).c
 driver.stop()
 """
 UID = "54321"
-NO_NAME = ["setpriv", "--reuid", UID, "--regid", "0", "--clear-groups"]
-NO_ADDRESS = ["unshare", "--uts", "sh", "-c", 'hostname nosuchhost && exec "$@"', "-"]
+NO_NAME = f'exec setpriv --reuid {UID} --regid 0 --clear-groups "$@"'
+NO_ADDRESS = 'hostname nosuchhost && exec "$@"'
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder for any user; `tmp_path` is root's alone."""
+    folder = Path(tempfile.mkdtemp(prefix="ureplicator-bare-"))
+    folder.chmod(0o777)
+    (folder / "python").mkdir()
+    yield folder
+    (folder / "python").rmdir()  # fails if anything were mounted there still
+    shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
-@pytest.mark.parametrize("prefix", [NO_NAME, NO_ADDRESS])
-def test_spark_starts_and_runs_a_task(prefix: list[str]) -> None:
-    scratch = Path(tempfile.mkdtemp(prefix="ureplicator-bare-"))  # tmp_path is root's alone
-    scratch.chmod(0o777)
-    environ = {**os.environ, "TMPDIR": str(scratch), "HOME": str(scratch)}
-    command = [*prefix, sys.executable, "-c", _START]
-    try:
-        ended = subprocess.run(  # noqa: S603
-            command,
-            env=environ,
-            cwd=scratch,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-    finally:
-        shutil.rmtree(scratch)
+@pytest.mark.parametrize("become", [NO_NAME, NO_ADDRESS], ids=["no_name", "no_address"])
+def test_spark_starts_and_runs_a_task(become: str, scratch: Path) -> None:
+    probe = run_as(become, scratch, "import pyspark; print('ready')")
+    if "ready" not in probe.stdout:
+        pytest.skip(f"{sys.base_prefix} does not run there: {probe.stderr.strip()[-300:]}")
+    ended = run_as(become, scratch, _START)
     assert "started [2]" in ended.stdout, ended.stderr[-2_000:]
+
+
+def run_as(become: str, scratch: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program there with this Python, mounted where every user may run it.
+
+    Its own folder may be closed to others, as those below root's home are. Spark's Python processes get
+    the same one: the `python3` of the PATH may be one that the user must not run.
+
+    The `env` between is needed: what setpriv itself starts still has the rights of root for that call.
+    """
+    home = scratch / "python"
+    python = str(home / "bin" / f"python3.{sys.version_info.minor}")
+    mount = f"mount --bind {shlex.quote(sys.base_prefix)} {shlex.quote(str(home))} && {become}"
+    environ = {
+        **os.environ,
+        "TMPDIR": str(scratch),
+        "HOME": str(scratch),
+        "PYSPARK_PYTHON": python,
+        "LD_LIBRARY_PATH": str(home / "lib"),  # of a Python that is built with a shared library
+        "PYTHONPATH": os.pathsep.join(
+            each for each in sys.path if each and not each.startswith(sys.base_prefix)
+        ),
+    }
+    return subprocess.run(  # noqa: S603
+        ["unshare", "--mount", "--uts", "sh", "-c", mount, "-", "env", python, "-c", program],  # noqa: S607
+        env=environ,
+        cwd=scratch,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
