@@ -86,7 +86,7 @@ def doctor(
 def examine(settings: Settings, *, role: str, timeout_s: float) -> Iterator[Finding]:
     """All findings, of this machine first. Raises ConfigurationError."""
     slots = 0 if role == "controller" else settings.worker.slots
-    yield from host_findings(read_host(), slots=slots)
+    yield from host_findings(read_host(), slots=slots, master=settings.worker.spark_master)
     if role != "worker":
         yield from rest_findings(read_rest(settings.controller))
     yield from zookeeper_findings(read_zookeeper(settings, timeout_s))

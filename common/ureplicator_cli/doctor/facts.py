@@ -9,7 +9,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class HostFacts:
     """`java_failure`: why workers cannot start a JVM, else "". `memory_bytes`, `is_clock_synchronised`:
-    None if the system does not tell."""
+    None if the system does not tell. `name_address`: of the host's own name, "" if it has none.
+    `user_name`: "" for a user id without one."""
 
     python: str
     version: str
@@ -19,6 +20,10 @@ class HostFacts:
     open_files: int
     memory_bytes: int | None
     is_clock_synchronised: bool | None
+    name: str
+    name_address: str
+    user_id: int
+    user_name: str
 
 
 @dataclass(frozen=True, slots=True)

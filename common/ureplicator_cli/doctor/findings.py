@@ -227,8 +227,8 @@ def zookeeper_findings(facts: ZooKeeperFacts) -> Iterator[Finding]:
         yield Finding(Level.WARNING, subject, "no login: who reaches it may change the fleet", do)
 
 
-def host_findings(facts: HostFacts, *, slots: int) -> Iterator[Finding]:
-    """`slots`: of the worker that is to run here; 0: none is."""
+def host_findings(facts: HostFacts, *, slots: int, master: str = "local") -> Iterator[Finding]:
+    """`slots`: of the worker that is to run here; 0: none is. `master`: its Spark master."""
     subject = "host"
     yield Finding(Level.OK, subject, f"Python {facts.python}, ureplicator {facts.version}")
     if slots:
@@ -241,12 +241,34 @@ def host_findings(facts: HostFacts, *, slots: int) -> Iterator[Finding]:
         else:
             do = 'install "ureplicator[worker]"'
             yield Finding(Level.FAILURE, subject, "pyspark is not installed", do)
+        yield from _names(facts, is_local=master.startswith("local"))
     yield _at_least(subject, "open files", facts.open_files, MIN_OPEN_FILES, "raise `ulimit -n`")
     if facts.memory_bytes is not None:
         do = "give the machine more memory, or worker.slots fewer"
         needed = MEMORY_OF_PYTHON * (slots + 1) + (MEMORY_OF_JVM if slots else 0)
         yield _at_least(subject, "bytes of free memory", facts.memory_bytes, needed, do)
     yield _clock(subject, facts.is_clock_synchronised)
+
+
+def _names(facts: HostFacts, *, is_local: bool) -> Iterator[Finding]:
+    """What each JVM of Spark looks up at its start: the worker's own does without, executors do not."""
+    subject = "host"
+    if facts.name_address:
+        yield Finding(Level.OK, subject, f"name {facts.name}: {facts.name_address}")
+    elif is_local:
+        yield Finding(Level.OK, subject, f"name {facts.name} has no address; workers need none")
+    else:
+        text = f"name {facts.name} has no address: executors on hosts without one do not start"
+        do = "give those hosts one in DNS or /etc/hosts, or start Spark there with SPARK_LOCAL_HOSTNAME"
+        yield Finding(Level.WARNING, subject, text, do)
+    if facts.user_name:
+        yield Finding(Level.OK, subject, f"user {facts.user_name}")
+    elif is_local:
+        yield Finding(Level.OK, subject, f"user id {facts.user_id} has no name; workers need none")
+    else:
+        text = f"user id {facts.user_id} has no name: executors under such an id do not start"
+        do = "have executors run as a user with an entry in /etc/passwd of their host or image"
+        yield Finding(Level.WARNING, subject, text, do)
 
 
 def _at_least(subject: str, what: str, found: int, needed: int, do: str) -> Finding:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+import os
 import platform
+import pwd
 import resource
 import socket
 from pathlib import Path
@@ -21,6 +23,7 @@ _TIME_ERROR = 5
 
 def read_host() -> HostFacts:
     java, java_failure = _java()
+    name, user_id = socket.gethostname(), os.getuid()
     return HostFacts(
         python=platform.python_version(),
         version=__version__,
@@ -30,6 +33,10 @@ def read_host() -> HostFacts:
         open_files=_open_files(),
         memory_bytes=_memory(),
         is_clock_synchronised=_is_clock_synchronised(),
+        name=name,
+        name_address=_address(name),
+        user_id=user_id,
+        user_name=_user_name(user_id),
     )
 
 
@@ -58,6 +65,20 @@ def _installed(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _address(name: str) -> str:
+    try:
+        return socket.gethostbyname(name)
+    except (OSError, UnicodeError):
+        return ""
+
+
+def _user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
         return ""
 
 

@@ -34,7 +34,9 @@ HEALTHY = ClusterFacts(
     rights=dict.fromkeys(Right, ""),
     max_message_bytes=1_000,
 )
-HOST = HostFacts("3.11.7", "1", "/bin/java", "", "4.3.0", 65_536, 1 << 34, True)
+HOST = HostFacts(
+    "3.11.7", "1", "/bin/java", "", "4.3.0", 65_536, 1 << 34, True, "h1", "10.0.0.1", 1_000, "u"
+)
 
 
 def problems(findings: Iterable[Finding]) -> list[tuple[Level, str]]:
@@ -147,6 +149,19 @@ def test_host() -> None:
     small = replace(HOST, open_files=1_024, memory_bytes=1 << 29, is_clock_synchronised=False)
     assert len(problems(host_findings(small, slots=2))) == 3
     assert len(problems(host_findings(replace(HOST, is_clock_synchronised=None), slots=0))) == 1
+
+
+@pytest.mark.parametrize("master", ["local[*]", "spark://m:7077", "k8s://https://h"])
+def test_a_host_and_a_user_that_spark_would_look_up_in_vain(master: str) -> None:
+    """The worker starts without either; executors of a cluster are started by others."""
+    bare = replace(HOST, name_address="", user_id=54_321, user_name="")
+    found = list(host_findings(bare, slots=2, master=master))
+    level = Level.OK if master.startswith("local") else Level.WARNING
+    names = [each for each in found if "h1" in each.reason or "54321" in each.reason]
+    assert [each.level for each in names] == [level, level]
+    assert all(bool(each.do) is (level is Level.WARNING) for each in names)
+    assert problems(host_findings(HOST, slots=2, master=master)) == []
+    assert problems(host_findings(bare, slots=0, master=master)) == []
 
 
 def test_rest() -> None:
