@@ -163,6 +163,16 @@ def test_the_user_of_the_pods_may_be_the_cluster_s() -> None:
     assert found == [kept] * len(found)
 
 
+def test_containers_may_be_restricted_otherwise_or_by_the_cluster() -> None:
+    changes = "containerSecurityContext.runAsUser=7,containerSecurityContext.capabilities=null"
+    found = list(pods(render(CHART / "ci/auditor-values.yaml", f"--set={changes}")))
+    contexts = [
+        container["securityContext"] for _, spec in found for container in spec["containers"]
+    ]
+    own = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "runAsUser": 7}
+    assert contexts == [own] * len(found)
+
+
 PAGES_TLS = ("--set=config.pages.tls.certificate_file=/c,config.pages.tls.key_file=/k",)
 REST_TLS = (
     "--set=config.controller.tls.certificate_file=/c,config.controller.tls.key_file=/k,auditor.enabled=true",
@@ -219,7 +229,13 @@ def test_every_value_is_in_the_schema_and_used() -> None:
     for path in _leaves(values):
         assert _in_schema(schema, path), path
         assert re.search(rf"\b{path[0]}\b", templates), path
-        if path[0] not in ("config", "workerGroups", "image", "podSecurityContext"):
+        if path[0] not in (
+            "config",
+            "workerGroups",
+            "image",
+            "podSecurityContext",
+            "containerSecurityContext",
+        ):
             assert re.search(rf"\.{path[-1]}\b", templates), path
 
 

@@ -72,6 +72,14 @@ def test_the_user_is_that_of_the_chart(role: str) -> None:
     assert f"--uid {user} " in dockerfile(role)
 
 
+@every_role
+def test_any_user_has_a_home_that_may_be_written(role: str) -> None:
+    """A user id that the image does not know has "/" as its home, which only root may write."""
+    final = dockerfile(role).rpartition("FROM ")[2]
+    assert re.search(r"^ENV .*\bHOME=/tmp$", final, re.MULTILINE)
+    assert not re.search(r"chown|chmod|--user ", final), "nothing belongs to one user"
+
+
 def test_only_the_worker_requires_spark() -> None:
     assert "pyspark" not in role_lock("wanted", "pyproject.toml", "controller")
     assert "pyspark" in role_lock("wanted", "pyproject.toml", "worker")

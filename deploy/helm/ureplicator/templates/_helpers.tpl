@@ -157,16 +157,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
-{{- define "ureplicator.podSecurity" -}}
-{{- toYaml .Values.podSecurityContext -}}
-{{- end }}
-
-{{- define "ureplicator.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
-{{- end }}
-
 {{/* Arguments: root, role (its labels), spec (the values of the pods). The fields that all pods share. */}}
 {{- define "ureplicator.podFields" -}}
 {{- $root := .root -}}
@@ -174,7 +164,7 @@ enableServiceLinks: false   # their variables begin with UREPLICATOR_, as overri
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-securityContext: {{- include "ureplicator.podSecurity" $root | nindent 2 }}
+securityContext: {{- toYaml $root.Values.podSecurityContext | nindent 2 }}
 {{- with .spec.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -229,7 +219,7 @@ volumes:
 {{- $root := .root -}}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 command: [ureplicator, {{ .command }}, /etc/ureplicator/config.yaml, --id, $(POD_NAME){{ if $root.Values.logJson }}, --log-json{{ end }}]
-securityContext: {{- include "ureplicator.containerSecurity" $root | nindent 2 }}
+securityContext: {{- toYaml $root.Values.containerSecurityContext | nindent 2 }}
 {{- with .resources }}
 resources: {{- toYaml . | nindent 2 }}
 {{- end }}
