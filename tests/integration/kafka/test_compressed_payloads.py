@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,17 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.topics.single_records import VERSION
 from ureplicator_testkit.records.java_consumer import JavaConsumer, java_consumers, properties_of
-from ureplicator_testkit.records.payloads import COUNT, Payload, kafka_payloads
+from ureplicator_testkit.records.kafka_reader import judged
+from ureplicator_testkit.records.payloads import (
+    COUNT,
+    PAYLOADS,
+    Payload,
+    kafka_payloads,
+    to_json,
+)
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.java import KAFKA_VERSIONS
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.records.range_reader import read_range
 
@@ -46,6 +55,15 @@ def is_stored(client: ClusterClient, topic: str, payload: Payload) -> bool:
     broker = view.brokers[view.leaders[topic, 0].node_id]
     (found,) = client.call(broker, request, ProduceResponse).responses
     return not found.partition_responses[0].error_code
+
+
+def test_the_file_says_what_kafka_s_own_reader_says() -> None:
+    """A part of it: the program judges all. One payload that is read by none is among them at least."""
+    payloads = kafka_payloads()
+    assert to_json(payloads) == PAYLOADS.read_text()
+    part = [*payloads[::10], next(each for each in payloads if not each.readers)]
+    unjudged = [replace(each, readers=()) for each in part]
+    assert judged(unjudged, KAFKA_VERSIONS) == part
 
 
 def test_what_brokers_store_is_read_as_their_own_consumer_reads_it(

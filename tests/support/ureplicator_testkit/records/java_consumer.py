@@ -10,7 +10,7 @@ from typing import Any
 import pyspark
 from py4j.java_gateway import JavaGateway  # no stubs
 
-from ureplicator_testkit.servers.java import java_executable, kafka_jars
+from ureplicator_testkit.servers.java import KAFKA_VERSION, java_executable, kafka_jars
 
 HEAP_MB = 128
 STRINGS = "org.apache.kafka.common.serialization.StringDeserializer"
@@ -47,12 +47,12 @@ class JavaConsumer:
 
 
 @contextmanager
-def java_consumers() -> Iterator[Any]:
-    """A JVM with Kafka's classes, as py4j shows it."""
+def java_consumers(version: str = KAFKA_VERSION) -> Iterator[Any]:
+    """A JVM with the classes of a version of Kafka, as py4j shows it."""
     (bridge,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
     gateway = JavaGateway.launch_gateway(
         jarpath=str(bridge),
-        classpath=f"{kafka_jars()}/*",
+        classpath=f"{kafka_jars(version)}/*",
         java_path=str(java_executable()),
         javaopts=[f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC", "-XX:-UsePerfData"],
         die_on_exit=True,

@@ -1,12 +1,14 @@
 """Compressed payloads of a batch of four records, and which versions of Kafka's own reader read them.
 
-The file was made with Kafka's `DefaultRecordBatch`, which consumers and brokers use, of each version. A
-payload that is not read is refused by it with an error, and by brokers when it is produced.
+The verdicts in the file are those of Kafka's `DefaultRecordBatch`, which consumers and brokers use, of each
+version: `kafka_reader.py` beside asks it, and writes them. A payload that is not read is refused by it with
+an error, and by brokers when it is produced.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,3 +39,17 @@ def kafka_payloads() -> list[Payload]:
         Payload(row["input"], row["codec"], bytes.fromhex(row["payload"]), tuple(row["read by"]))
         for row in json.loads(PAYLOADS.read_text())
     ]
+
+
+def to_json(payloads: Sequence[Payload]) -> str:
+    """Content of the file, a line for each payload."""
+    rows = (
+        {
+            "input": each.name,
+            "codec": each.codec,
+            "payload": each.payload.hex(),
+            "read by": each.readers,
+        }
+        for each in payloads
+    )
+    return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"
