@@ -18,10 +18,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 _START = """
 from pyspark import SparkConf
 from ureplicator_worker.engines import jvm
+scratch = jvm.make_scratch()
 settings = {"spark.master": "local[1]", "spark.app.name": "a", "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": jvm.java_options(jvm.make_scratch())}
-driver = jvm.start_driver(SparkConf(loadDefaults=False).setAll(settings.items()), jvm.find_java())
+    "spark.driver.extraJavaOptions": jvm.java_options(scratch)}
+conf = SparkConf(loadDefaults=False).setAll(settings.items())
+driver = jvm.start_driver(conf, jvm.find_java(), scratch=scratch)
 print("started", driver.context.parallelize([1], 1).map(lambda each: each + 1).collect())
 driver.stop()
 """

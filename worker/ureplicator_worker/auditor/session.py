@@ -63,7 +63,7 @@ class AuditorSession:
         os.environ["PYSPARK_PYTHON"] = self._settings.get("spark.pyspark.python", sys.executable)
         try:
             conf = self._configuration(self._scratch)
-            self._driver = jvm.start_driver(conf, java, show=_log)
+            self._driver = jvm.start_driver(conf, java, scratch=self._scratch, show=_log)
         except PermanentError:
             self.close()
             raise

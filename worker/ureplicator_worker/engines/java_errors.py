@@ -21,6 +21,9 @@ _HEAD = re.compile(
     r"(?:[a-z_][\w$]*\.)+([A-Z][\w$]*)(?:: ?(.*))?$"
 )
 _FRAME = re.compile(r"^\s+at |^\s*\.\.\. \d+ (?:more|common frames)|^\s*(?:Suppressed: |$)")
+_NOTHING = ("An error has occurred.",)
+"""What the client of Kubernetes says of every failure to connect."""
+_KILLED = re.compile(r"Application has been killed\. Reason: (.*\S)")
 _ANOTHER_CLASS = re.compile(r"(?:[a-z_][\w$]*\.)+[A-Z][\w$]*$")
 
 
@@ -36,8 +39,28 @@ def cause_of(text: str) -> str:
     return f"{kind}: {message}" if message else kind
 
 
+def unregistered(master: str, application_id: str, log: str) -> str:
+    """Reason of a standalone cluster that has not taken the application; "" if it has.
+
+    Spark tries for a minute, and goes on with an id of its own (`SchedulerBackend.applicationId`) until the
+    context stops by itself, which fails anywhere. `application_id`: "" where there is no context. `log`:
+    what Spark has written.
+    """
+    if not master.startswith("spark://"):
+        return ""
+    killed = _KILLED.search(log)
+    if killed is None and not application_id.startswith("spark-application-"):
+        return ""
+    said = f" ({killed[1]})" if killed else ""
+    return (
+        f"no master of {master} has taken the application{said}: start one, correct spark.master, or give"
+        " both the same secret"
+    )
+
+
 def _names_something(message: str) -> bool:
-    return bool(message) and not message.endswith(":") and not _ANOTHER_CLASS.match(message)
+    announces = message.endswith(":") or _ANOTHER_CLASS.match(message)
+    return bool(message) and not announces and message not in _NOTHING
 
 
 def _exceptions(text: str) -> Iterator[tuple[str, str]]:

@@ -29,7 +29,7 @@ from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.logging_setup import writes_json
-from ureplicator_worker.engines.java_errors import cause_of
+from ureplicator_worker.engines.java_errors import cause_of, unregistered
 from ureplicator_worker.engines.processes import scratch_folder
 
 MIN_JAVA = 17
@@ -40,6 +40,10 @@ STOP_TIMEOUT_S = 5.0
 """A JVM that has not ended by then is killed."""
 _NOISE = ("Using incubator modules", "Picked up ", "SLF4J", "org.apache.hadoop.util.NativeCode")
 MAX_REASON_CHARACTERS = 300
+_NOT_CREATED = "Error: Could not create the Java Virtual Machine"
+_NOT_INITIALIZED = "Error occurred during initialization of VM"
+_ADVICE = re.compile(r"([.!]) Consider explicitly setting .*")
+"""Spark's, about ports: its properties are not named as ours."""
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Exit)\b.*)$", re.MULTILINE)
 
 _LOG4J = """
@@ -182,10 +186,12 @@ def start_driver(
     conf: SparkConf,
     java: str,
     *,
+    scratch: Path,
     secret: Mapping[str, str] = MappingProxyType({}),
     show: Callable[[str], None] | None = None,
 ) -> Driver:
-    """Start a JVM with a context. `secret`: properties that must not be in its command line.
+    """Start a JVM with a context. `scratch`: as in its options. `secret`: properties that must not be in its
+    command line.
 
     `show` takes each line that the JVM writes; None: they go to standard error. Raises PermanentError.
     """
@@ -194,6 +200,7 @@ def start_driver(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a traceback where the JVM ends meanwhile
     os.environ["PYTHONSAFEPATH"] = "1"  # of Spark's Python processes: no code of the current folder
     name_host(os.environ, conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1")
+    master = conf.get("spark.master", "") or ""
     try:
         launch: Any = launch_gateway  # carries no types
         gateway = launch(conf, {"stdout": output.end, "stderr": output.end})
@@ -201,17 +208,37 @@ def start_driver(
         if not has_user_name():
             _log_in(gateway)
         conf.setAll(list(secret.items()))
-        return Driver(SparkContext(conf=conf, gateway=gateway), gateway)
+        driver = Driver(SparkContext(conf=conf, gateway=gateway), gateway)
+        _check_registered(driver, master, scratch)
+        return driver
     except Exception as error:
         output.handed_over()
-        reason = brief(error)
+        reason = unregistered(master, "", _log_of(scratch)) or brief(error)
         if gateway is not None:
             gateway.proc.kill()
             gateway.proc.wait()
         output.drained(1.0)
-        if not isinstance(error, Py4JJavaError):  # the JVM ended, and told why before
+        if not isinstance(
+            error, Py4JJavaError | PermanentError
+        ):  # the JVM ended, and told why before
             reason = written_cause(output.tail) or reason
         raise PermanentError(f"Spark does not start with {java}: {reason}") from error
+
+
+def _check_registered(driver: Driver, master: str, scratch: Path) -> None:
+    """Raises PermanentError, after the driver's end."""
+    application_id = driver.context.applicationId
+    refusal = unregistered(master, application_id, _log_of(scratch))
+    if refusal:
+        driver.stop()
+        raise PermanentError(refusal)
+
+
+def _log_of(scratch: Path) -> str:
+    try:
+        return (scratch / LOG).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _log_in(gateway: Any) -> None:
@@ -225,7 +252,16 @@ def _log_in(gateway: Any) -> None:
 
 
 def written_cause(lines: Sequence[str]) -> str:
-    """Reason of a JVM's end in what it wrote; "" if it wrote none."""
+    """Reason of a JVM's end in what it wrote; "" if it wrote none.
+
+    A JVM that is not created names the option in the lines before it says so, or in the next one.
+    """
+    lines = [line for line in lines if line.strip()]
+    for number, line in enumerate(lines):
+        if line.startswith(_NOT_CREATED) and number:
+            return ": ".join(lines[max(0, number - 2) : number])
+        if line.startswith(_NOT_INITIALIZED):
+            return ": ".join(lines[number : number + 2])
     return cause_of("\n".join(lines)) or next((line for line in lines if "rror" in line), "")
 
 
@@ -243,6 +279,8 @@ def silence_py4j(context: SparkContext) -> None:
 def brief(error: Exception) -> str:
     """One line of a Spark error of hundreds: the Python error if there is one, else the cause."""
     text = _text_of(error)
+    if isinstance(error, PermanentError):
+        return text[:MAX_REASON_CHARACTERS]
     python = _PYTHON_ERROR.findall(text)
     lost = re.search(r"Lost task .*?: (.*)", text)
     if python:
@@ -250,7 +288,7 @@ def brief(error: Exception) -> str:
     if lost:
         return re.sub(r"^[\w.]+Exception: |\. Consider .*", "", lost[1])[:MAX_REASON_CHARACTERS]
     first = f"{type(error).__name__}: {text.strip()}".splitlines()[0]
-    return (cause_of(text) or first)[:MAX_REASON_CHARACTERS]
+    return _ADVICE.sub(r"\1", cause_of(text) or first)[:MAX_REASON_CHARACTERS]
 
 
 def _text_of(error: Exception) -> str:

@@ -43,6 +43,7 @@ from py4j.protocol import INPUT_CONVERTER, Py4JError  # no stubs
 from pyspark import SparkConf
 
 from ureplicator_common.clock import SilenceTimer
+from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Partition
 from ureplicator_worker.engines import jvm, spark_entry
 from ureplicator_worker.engines.cluster.capacity import CapacityProbe
@@ -126,10 +127,14 @@ class SparkEngine:
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         _convert_no_arrays()
         try:
-            self._driver = jvm.start_driver(conf, java, secret=secret)
+            self._driver = jvm.start_driver(conf, java, scratch=self._scratch, secret=secret)
             self._context = self._driver.context
             jvm.silence_py4j(self._context)
             self._rows = self._context.parallelize([0], 1)
+        except Py4JError as error:
+            reason = jvm.brief(error)
+            self.stop()
+            raise PermanentError(f"Spark ends while it starts: {reason}") from error
         except Exception:
             self.stop()
             raise

@@ -119,7 +119,7 @@ class SparkSql:
         conf.set("spark.local.dir", str(self._scratch))
         options = jvm.java_options(self._scratch, "-XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError")
         conf.set("spark.driver.extraJavaOptions", options)
-        return jvm.start_driver(conf, java)
+        return jvm.start_driver(conf, java, scratch=self._scratch)
 
     def compile(self, text: str) -> Query:
         """Raises QueryRefused, SessionLost."""

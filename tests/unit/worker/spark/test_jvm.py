@@ -7,8 +7,10 @@ import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_testkit.spark.engines import idle_engine
@@ -35,6 +37,26 @@ def test_a_secret_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
     assert jvm.read_secret(file) == SECRET
+
+
+class EndedContext:
+    """A context whose JVM has ended since it was made."""
+
+    def parallelize(self, *_: object) -> None:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def test_a_jvm_that_ends_while_spark_starts_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = SimpleNamespace(context=EndedContext(), stop=lambda: None)
+    monkeypatch.setattr(jvm, "start_driver", lambda *_, **__: ended)
+    monkeypatch.setattr(jvm, "silence_py4j", lambda _: None)
+    with pytest.raises(PermanentError) as caught:
+        idle_engine("local[1]").start()
+    assert str(caught.value) == (
+        "Spark ends while it starts: Py4JNetworkError: Answer from Java side is empty"
+    )
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
