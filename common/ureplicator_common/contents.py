@@ -253,6 +253,8 @@ class IdealEntry(Content):
     suspect_session: SessionText = SessionId(0)
     """Session of the worker that the last such move took it from: see `core.planning.no_progress` of the
     controller."""
+    failing_since_ms: int = 0
+    """Since when each try fails, on whichever workers (wall clock, for display only); 0: none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,16 +280,27 @@ class Assignment:
     entries: Mapping[Partition, AssignmentEntry] = field(default_factory=dict)
 
 
+class Failing(StrEnum):
+    """Failure of a partition that retries alone do not end, by where the cause is."""
+
+    NO = ""
+    HERE = "here"
+    """At the worker, as a handler that is not installed there: another one may be able to copy it."""
+    ANYWHERE = "anywhere"
+    """A record, a right or a limit: the partition fails on every worker."""
+
+
 @dataclass(frozen=True, slots=True)
 class CurrentEntry(Content):
     """One partition that a worker holds. `committed`: its position was committed at least once. `gap`: the
-    last one that was passed since then."""
+    last one that was passed since then. `failing` until copying has passed what failed."""
 
     state: PartitionState
     owner_epoch: OwnerEpoch
     reason: str = ""
     committed: bool = False
     gap: Gap | None = None
+    failing: Failing = Failing.NO
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,12 @@ def test_a_kept_plan_goes_on_after_a_round_that_failed(spark: SparkSql) -> None:
             assert spark.evaluate(query, table).column("partition").to_pylist() == [int(key)]
 
 
+def test_a_function_that_fails_is_named_with_its_place(spark: SparkSql) -> None:
+    query = spark.compile("SELECT parsed(CAST(value AS STRING)) AS value FROM records")
+    with pytest.raises(QueryFailed, match=r"^json.*JSONDecodeError: .* in sample_udfs.py:\d+$"):
+        spark.evaluate(query, table_of(round_of([(1, b"k", b"no JSON", ())]), query.inputs))
+
+
 def test_results_of_a_kept_plan_that_are_too_large_fail(spark: SparkSql) -> None:
     query = spark.compile(
         "SELECT explode(array_repeat(repeat('x', 10000), 20000)) AS value FROM records"

@@ -190,8 +190,8 @@ class Holder:
 
     def on_lane(self, event: LaneEvent) -> None:
         match event:
-            case PartitionFailed(partition, reason, temporary):
-                self._fail(partition, reason, temporary=temporary)
+            case PartitionFailed(partition, reason, temporary, local):
+                self._fail(partition, reason, temporary=temporary, local=local)
             case GapFound():
                 self._gap(event)
             case RecordSkipped():
@@ -302,11 +302,13 @@ class Holder:
             return
         self._gaps.pass_over(gap, owned.grant)
 
-    def _fail(self, partition: Partition, reason: str, *, temporary: bool) -> None:
+    def _fail(
+        self, partition: Partition, reason: str, *, temporary: bool, local: bool = False
+    ) -> None:
         """Give a partition up after a last commit; one that is being removed just ends."""
         if state_of(self.owned, partition) in DRAINED:
             logger.warning("%s: failed: %s", partition, reason)
-            self._drain(partition, reason, failure=Failure(reason, temporary))
+            self._drain(partition, reason, failure=Failure(reason, temporary, local))
 
     def _drain(self, partition: Partition, reason: str, **change: Any) -> None:
         self._lane.finish(partition)
@@ -346,7 +348,7 @@ class Holder:
         if failure is None:
             self._send(Released((partition,)))
         else:
-            self._send(Failed(partition, failure.reason, failure.temporary))
+            self._send(Failed(partition, failure.reason, failure.temporary, failure.local))
 
     def _move(self, partition: Partition, to: CopyState, reason: str, **change: Any) -> None:
         owned = self.owned[partition]

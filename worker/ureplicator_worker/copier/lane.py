@@ -69,11 +69,13 @@ class LaneStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailed:
-    """The lane cannot go on with the partition. It fetches no more of it, and sends the rest if it can."""
+    """The lane cannot go on with the partition. It fetches no more of it, and sends the rest if it can.
+    `local`: the cause is at this worker."""
 
     partition: Partition
     reason: str
     temporary: bool
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

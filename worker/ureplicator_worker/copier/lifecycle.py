@@ -82,10 +82,12 @@ IN_LANE = frozenset(FENCED) | frozenset(CONFIRMED)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Reason for giving a partition up; `temporary` if a later try may succeed."""
+    """Reason for giving a partition up; `temporary` if a later try may succeed, `local` if another worker may
+    not have the cause."""
 
     reason: str
     temporary: bool
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

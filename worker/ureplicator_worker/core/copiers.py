@@ -134,7 +134,7 @@ def failed(state: WorkerState, event: CopierFailed) -> None:
     if held.phase is PartitionPhase.STOPPING:
         held_partitions.set_reason(state, event.partition, f"stopping: {event.reason}")
     else:
-        held_partitions.fail(state, event.partition, event.reason, temporary=event.temporary)
+        held_partitions.fail(state, event)
 
 
 def passed_gap(state: WorkerState, event: CopierPassedGap) -> None:

@@ -62,6 +62,7 @@ class CopierFailed:
     partition: Partition
     reason: str
     temporary: bool
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

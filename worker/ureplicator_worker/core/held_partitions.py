@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
 from ureplicator_worker.core import publishing
+from ureplicator_worker.core.events import CopierFailed
 from ureplicator_worker.core.partition import (
     HeldPartition,
     PartitionPhase,
@@ -102,14 +103,18 @@ def enter(state: WorkerState, partition: Partition, to: PartitionPhase, reason: 
     put(state, partition, move(partition, state.held[partition], to, reason, now_s=state.now_s))
 
 
-def fail(state: WorkerState, partition: Partition, reason: str, *, temporary: bool) -> None:
+def fail(state: WorkerState, event: CopierFailed) -> None:
     """Its copier gave it up."""
-    held = state.held[partition]
-    put(
-        state,
+    partition = event.partition
+    after = failed(
         partition,
-        failed(partition, held, reason, temporary=temporary, now_s=state.now_s),
+        state.held[partition],
+        event.reason,
+        temporary=event.temporary,
+        local=event.local,
+        now_s=state.now_s,
     )
+    put(state, partition, after)
 
 
 def interrupt(state: WorkerState, partition: Partition, reason: str) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ureplicator_common.backoff import Backoff
-from ureplicator_common.contents import CurrentEntry
+from ureplicator_common.contents import CurrentEntry, Failing
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
 
@@ -53,7 +53,8 @@ class HeldPartition:
     `sent`: its copier was sent it and has not released it since. `unclean`: a copier died while it
     touched the partition, and none has released it since. `committed`: a position was committed. `gap`: the
     last one that was passed. `failure`: the last one that is not temporary, until copying has passed it: each
-    retry stays ERROR as long. `failed_at`: committed position that the last retry began with, -1 unknown.
+    retry stays ERROR as long. `failing`: where its cause is. `failed_at`: committed position that the last
+    retry began with, -1 unknown.
     """
 
     slot: int
@@ -68,6 +69,7 @@ class HeldPartition:
     committed: bool = False
     gap: Gap | None = None
     failure: str = ""
+    failing: Failing = Failing.NO
     failed_at: int = -1
     story: tuple[str, ...] = ()
 
@@ -83,7 +85,9 @@ class HeldPartition:
     @property
     def entry(self) -> CurrentEntry:
         """Entry of the published current state."""
-        return CurrentEntry(self.state, self.owner_epoch, self.reason, self.committed, self.gap)
+        return CurrentEntry(
+            self.state, self.owner_epoch, self.reason, self.committed, self.gap, self.failing
+        )
 
 
 Effect = Callable[[HeldPartition, float], HeldPartition]
@@ -135,14 +139,21 @@ def move(
 
 
 def failed(
-    partition: Partition, held: HeldPartition, reason: str, *, temporary: bool, now_s: float
+    partition: Partition,
+    held: HeldPartition,
+    reason: str,
+    *,
+    temporary: bool,
+    local: bool = False,
+    now_s: float,
 ) -> HeldPartition:
     """The copier gave it up and no longer touches it; retried after a growing delay."""
     moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s)
     delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
     retries = moved.retries.with_delays(delays).failed()
     retry_at_s = now_s + retries.delay_s
-    failure = held.failure if temporary else reason
+    lasting = (reason, Failing.HERE if local else Failing.ANYWHERE)
+    failure, failing = (held.failure, held.failing) if temporary else lasting
     return replace(
         moved,
         sent=False,
@@ -150,6 +161,7 @@ def failed(
         retries=retries,
         retry_at_s=retry_at_s,
         failure=failure,
+        failing=failing,
         failed_at=-1,
     )
 
@@ -161,7 +173,7 @@ def retried(held: HeldPartition, *, committed: int, lag: int, online: bool) -> H
     """
     passed = lag == 0 or 0 <= held.failed_at < committed
     if online and passed:
-        return replace(held, failure="", failed_at=-1)
+        return replace(held, failure="", failing=Failing.NO, failed_at=-1)
     return replace(held, failed_at=committed) if held.failed_at < 0 else held
 
 

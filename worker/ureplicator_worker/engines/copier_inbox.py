@@ -66,8 +66,8 @@ class CopierInbox:
                 self._put(CopierReported(copier, message))
             case Released(partitions):
                 self._put(CopierReleased(copier, partitions))
-            case Failed(partition, reason, temporary):
-                self._put(CopierFailed(copier, partition, reason, temporary))
+            case Failed(partition, reason, temporary, local):
+                self._put(CopierFailed(copier, partition, reason, temporary, local))
             case GapPassed(partition, gap):
                 self._put(CopierPassedGap(copier, partition, gap))
             case StopRequest(reason):

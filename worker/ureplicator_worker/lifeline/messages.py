@@ -273,11 +273,12 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Released without a Remove and no longer touched; `temporary`: worth a retry soon."""
+    """Released without a Remove, no longer touched; `temporary`: worth a retry; `local`: by this worker."""
 
     partition: Partition
     reason: str
     temporary: bool
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,9 +485,7 @@ _DECODERS: Mapping[str, Any] = {
     "CopierReport": _copier_report,
     "Released": lambda raw: Released(partitions=_partitions(raw["partitions"])),
     "Failed": lambda raw: Failed(
-        partition=Partition.parse(raw["partition"]),
-        reason=raw["reason"],
-        temporary=raw["temporary"],
+        Partition.parse(raw["partition"]), raw["reason"], raw["temporary"], raw["local"]
     ),
     "GapPassed": lambda raw: GapPassed(
         Partition.parse(raw["partition"]), Gap(**_snake(raw["gap"]))

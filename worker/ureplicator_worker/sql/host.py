@@ -18,9 +18,9 @@ import pyarrow as pa
 from ureplicator_common.errors import PermanentError
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.record.channel import Channel, Inbox
-from ureplicator_worker.copier.record.chunk_work import reason_of
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.frames import Frame, Head
+from ureplicator_worker.copier.record.user_errors import log_python_stack, log_stack, reason_of
 from ureplicator_worker.sql.pieces import Piece, whole_piece
 from ureplicator_worker.sql.query import Query, QueryFailed, QueryRefused, SessionLost
 from ureplicator_worker.sql.results import NOTHING, Emitted, Results
@@ -68,6 +68,7 @@ class SqlHost:
             self._channel.send({"broken": f"sql: {error}"})
             return False
         except BaseException as error:
+            log_stack("sql: Spark and its functions", error)
             self._channel.send({"broken": f"sql: {reason_of(error)}"})
             return False
         self._channel.send({"ready": True})
@@ -191,8 +192,10 @@ class SqlHost:
         except (QueryFailed, CorruptBatch) as error:
             kind = "sql" if isinstance(error, QueryFailed) else "corrupt"
             if round_.rows == 1 and len(round_.segments) == 1:
-                reason = f"{kind}: {error} (at offset {round_.offset(0)})"
-                self._fail(round_.segments[0].task, reason)
+                task, offset = round_.segments[0].task, round_.offset(0)
+                where = f"{task.topic}/{task.partition} at offset {offset}"
+                log_python_stack(where, str(error.__cause__))
+                self._fail(task, f"{kind}: {error} (at offset {offset})")
                 return
             for part in round_.divided():
                 self._evaluate(part, assigned)

@@ -26,6 +26,7 @@ from pyspark import SparkConf
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
+from ureplicator_worker.copier.record.user_errors import python_reason
 from ureplicator_worker.engines import jvm
 from ureplicator_worker.engines.java_errors import cause_of
 from ureplicator_worker.sql.kept_plan import KeptPlan, KeptPlans
@@ -266,6 +267,8 @@ def _references(plan: Any) -> Iterator[int]:
 def one_line(error: BaseException) -> str:
     """Spark's condition and message, of hundreds of lines."""
     text = str(error)
+    if reason := python_reason(text):
+        return " ".join(reason.split())[:MAX_REASON_CHARACTERS]
     found = _CONDITION.search(text)
     first = (text.strip().splitlines() or [type(error).__name__])[0]
     line = found[0] if found else cause_of(text) or first

@@ -61,7 +61,8 @@ class Tiles(ResponseModel):
     worker: list[int] = Field(description="ideal worker, index in `workers`; -1: none")
     reason: list[int] = Field(description='index in `texts`; "" if the state is agree')
     since: list[int] = Field(
-        description="last change of the ideal state, in milliseconds since 1970; 0 if the state is agree"
+        description="last change of the ideal state, or the first failure of a partition that fails at each"
+        " try, in milliseconds since 1970; 0 if the state is agree"
     )
     actual: list[int] = Field(
         description="workers that report the partition with their states, index in `texts`"

@@ -68,6 +68,8 @@ class BalancedFleet:
     pool: Callable[[Partition], int]
     pools: Sequence[Set[WorkerId]]
     """Eligible workers of each pool."""
+    failing: Set[Partition] = frozenset()
+    """Partitions that fail at each try: they load nothing, and stay where they are."""
 
 
 def balance_loads(
@@ -94,7 +96,10 @@ class _LoadBalancer:
         limits: BalanceLimits,
     ) -> None:
         self._fleet = fleet
-        self._rated = {worker: sorted(rated) for worker, rated in balanced.items()}
+        self._rated = {
+            worker: sorted(each for each in rated if each[1] not in fleet.failing)
+            for worker, rated in balanced.items()
+        }
         self._spare = {worker: fleet.spare[worker] for worker in balanced}
         self._widths = widths({worker: fleet.slots[worker] for worker in balanced})
         totals = {worker: sum(rate for rate, _ in rated) for worker, rated in balanced.items()}

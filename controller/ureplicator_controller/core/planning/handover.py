@@ -47,6 +47,7 @@ from ureplicator_controller.core.planning.no_progress import with_move_count
 from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.exclusions import DELETING
+from ureplicator_controller.core.state.failures import begins_to_fail
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 EPOCH_SHIFT = 20
@@ -134,7 +135,8 @@ class Handover:
         """Set the next entry; assign the partition to its owner if no holder prevents that."""
         before = view.before
         is_recovered = bool(self._recovered) and view.partition in self._recovered
-        is_final = view.move is None and view.is_settled() and not is_recovered
+        is_recorded = not is_recovered and not begins_to_fail(before, view.reported)
+        is_final = view.move is None and view.is_settled() and is_recorded
         if view.is_unreadable or is_final:
             view.after = before
             return
@@ -155,6 +157,8 @@ class Handover:
         now_ms = self._snapshot.wall_ms
         before = self._recovered.get(view.partition, view.before)
         before = before or IdealEntry(None, OwnerEpoch(0), now_ms, "")
+        if begins_to_fail(before, view.reported):
+            before = replace(before, failing_since_ms=now_ms)
         move = view.move
         if move is None:
             return before
@@ -165,6 +169,7 @@ class Handover:
         entry = IdealEntry(move.worker, epoch, now_ms, move.reason)
         if move.worker is None:
             return entry
+        entry = replace(entry, failing_since_ms=before.failing_since_ms)
         suspects = self._snapshot.sessions if move.no_progress else {}
         return with_move_count(entry, before, suspects)
 
@@ -280,6 +285,7 @@ def _must_be_written(before: IdealEntry, entry: IdealEntry) -> bool:
         or before.reason != entry.reason
         or before.no_progress_moves != entry.no_progress_moves
         or before.suspect_session != entry.suspect_session
+        or before.failing_since_ms != entry.failing_since_ms
         or before.holders.keys() != entry.holders.keys()
         or (entry.worker is None and before.holders != entry.holders)
     )

@@ -27,6 +27,7 @@ from ureplicator_controller.core.planning.no_progress import (
     workers_without_progress,
 )
 from ureplicator_controller.core.planning.switches import is_rebalance_due, may_move
+from ureplicator_controller.core.state.failures import failing_partitions
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -36,7 +37,8 @@ class LoadReview:
     """Result of one review; empty unless it `is_due`.
 
     `no_progress`: partitions to move, with the reason; never to one of `workers_without_progress`.
-    `recovered`: ideal entries with their move count or suspect cleared.
+    `recovered`: ideal entries with their move count, suspect or time of failure cleared. `failing` partitions
+    stay where they are: a failure is no measure of load.
     """
 
     is_due: bool = False
@@ -44,6 +46,7 @@ class LoadReview:
     no_progress: Mapping[Partition, str] = field(default_factory=dict)
     workers_without_progress: Set[WorkerId] = frozenset()
     recovered: Mapping[Partition, IdealEntry] = field(default_factory=dict)
+    failing: Set[Partition] = frozenset()
 
 
 def review_loads(snapshot: Snapshot, eligible: Sequence[WorkerId], now_s: float) -> LoadReview:
@@ -63,6 +66,7 @@ def review_loads(snapshot: Snapshot, eligible: Sequence[WorkerId], now_s: float)
         recovered=entries_without_suspects(snapshot)
         if is_rebalance_due(snapshot)
         else recovered_entries(snapshot),
+        failing=failing_partitions(snapshot),
     )
 
 

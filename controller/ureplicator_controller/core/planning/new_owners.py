@@ -270,6 +270,7 @@ class _OwnerSelection:
             slots={worker: pools.offer(worker).slots for worker in placement.counts},
             pool=lambda partition: pools.number_of(partition.route),
             pools=[frozenset(pool.eligible) for pool in pools.each],
+            failing=self._review.failing,
         )
         return balance_loads(fleet, self._rates(), self._snapshot.limits)
 

@@ -17,7 +17,9 @@ all partitions. Therefore:
 * If partitions of its route lack progress on several workers, some other partition of the route must be
   copied meanwhile; otherwise it stays.
 
-Three moves without progress mean that the partition itself is the cause. It stays listed.
+Three moves without progress mean that the partition itself is the cause. It stays listed. The same is known
+at once of a partition whose worker reports a failure that is none of its own (`Failing.ANYWHERE`): a record
+that a handler fails at is not moved.
 
 The worker that it was moved from becomes *suspect*: it keeps its other partitions, but gets no new ones
 as long as there is another worker. Otherwise even counts would refill it with partitions that would lack
@@ -30,13 +32,14 @@ progress there too. The suspicion is stored in the ideal state as well, by the w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from ureplicator_common.contents import IdealEntry, PartitionLoad
 from ureplicator_common.model import Partition, Route, SessionId, WorkerId
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_active
+from ureplicator_controller.core.state.failures import failing_anywhere, failing_partitions
 from ureplicator_controller.core.state.loads import recent_loads
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -86,7 +89,7 @@ def partitions_without_progress(
         partition: (entry, load)
         for partition, entry, load in _without_progress_for(snapshot, REPORT_AFTER_S)
     }
-    for partition, entry, load in _moved(snapshot):
+    for partition, entry, load in _owned(snapshot, lambda entry: entry.no_progress_moves > 0):
         if not has_progressed(load):
             found[partition] = (entry, load)
     return [_listed(snapshot, view, partition, *found[partition]) for partition in sorted(found)]
@@ -94,10 +97,11 @@ def partitions_without_progress(
 
 def partitions_to_move(snapshot: Snapshot) -> dict[Partition, str]:
     """Partitions to move to another worker, with the reason."""
+    fails_anywhere = failing_anywhere(snapshot)
     found = {
         partition: f"no progress on {entry.worker}"
         for partition, entry, _ in _without_progress_for(snapshot, MOVE_AFTER_S)
-        if entry.no_progress_moves < MAX_MOVES
+        if entry.no_progress_moves < MAX_MOVES and partition not in fails_anywhere
     }
     if not found:
         return {}
@@ -127,8 +131,11 @@ def _routes_with_failing_cluster(snapshot: Snapshot) -> Set[Route]:
 
 def _stalled_partitions(snapshot: Snapshot) -> Iterator[tuple[WorkerId, Partition]]:
     """Partitions without progress, by worker, unless the partition itself is known to be the cause."""
+    fails_anywhere = failing_anywhere(snapshot)
     for partition, entry, load in _without_progress_for(snapshot, STARTUP_S):
         if load.no_progress_s < REPORT_AFTER_S and has_progressed(load):
+            continue
+        if partition in fails_anywhere:
             continue
         if entry.worker is not None and entry.no_progress_moves < MAX_MOVES:
             yield entry.worker, partition
@@ -152,18 +159,22 @@ def with_move_count(
 
 
 def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
-    """Entries of moved partitions that progress again.
+    """Entries of moved and of failing partitions that progress again.
 
     The suspect stays only after a first move: after several moves it is not known to be the cause.
     """
+    failing = failing_partitions(snapshot)
     return {
         partition: replace(
             entry,
             no_progress_moves=0,
-            suspect_session=entry.suspect_session if entry.no_progress_moves == 1 else SessionId(0),
+            suspect_session=entry.suspect_session if entry.no_progress_moves <= 1 else SessionId(0),
+            failing_since_ms=0,
         )
-        for partition, entry, load in _moved(snapshot)
-        if has_progressed(load)
+        for partition, entry, load in _owned(
+            snapshot, lambda entry: entry.no_progress_moves > 0 or entry.failing_since_ms > 0
+        )
+        if has_progressed(load) and partition not in failing
     }
 
 
@@ -211,11 +222,11 @@ def _without_progress_for(snapshot: Snapshot, for_s: float) -> Iterator[Owned]:
                     yield partition, entry, load
 
 
-def _moved(snapshot: Snapshot) -> Iterator[Owned]:
-    """Active partitions that were moved for lack of progress."""
+def _owned(snapshot: Snapshot, has: Callable[[IdealEntry], bool]) -> Iterator[Owned]:
+    """Active partitions that have something recorded."""
     for key, stored in snapshot.ideal.items():
         for number, entry in stored.value.entries.items():
-            if entry.no_progress_moves and entry.worker is not None:
+            if has(entry) and entry.worker is not None:
                 partition = Partition(key.route, key.topic, number)
                 load = snapshot.loads.get(entry.worker, {}).get(partition)
                 if load is not None and is_active(snapshot, partition):
@@ -236,8 +247,14 @@ def _listed(
         partition=partition,
         ideal=entry.worker,
         actual=tuple(sorted(reported)),
-        since_ms=snapshot.wall_ms - round(load.no_progress_s * 1_000),
+        since_ms=_since_ms(snapshot, entry, load),
         moves=entry.no_progress_moves,
         reason=reason or "records are available, but the position does not advance",
         load=load,
     )
+
+
+def _since_ms(snapshot: Snapshot, entry: IdealEntry, load: PartitionLoad) -> int:
+    """By the owner's measure, which begins with it; of what fails at each try the first failure."""
+    measured_ms = snapshot.wall_ms - round(load.no_progress_s * 1_000)
+    return min(measured_ms, entry.failing_since_ms) if entry.failing_since_ms else measured_ms

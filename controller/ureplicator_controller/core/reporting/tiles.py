@@ -45,7 +45,7 @@ class Tile:
     """Tile of one partition.
 
     `worker`: the ideal one, or without it the one that still has the partition. `reason` is "" and
-    `since_ms` 0 if the state is agree; `since_ms` is the last change of the ideal state (wall clock).
+    `since_ms` 0 if the state is agree; `since_ms` is that of the mismatch (wall clock).
     """
 
     partition: Partition

@@ -5,7 +5,8 @@ A topic is at rest if a plan has nothing to do for it at any time, as long as it
 
     all its partitions are wanted       whitelisted, and nothing excludes any of them
     each is settled                     its ideal owner has it assigned, is its only holder, and fences nobody
-    nothing is to be recorded           every position was committed once; none moved for lack of progress
+    nothing is to be recorded           every position was committed once; none moved for lack of progress, or
+                                        begins to fail
     nobody has any other of its partitions
 
 And as long as no worker is eligible, a plan has nothing to do for a topic that nobody owns, holds or has
@@ -36,12 +37,14 @@ from ureplicator_controller.core.state.exclusions import (
     partition_exclusion,
 )
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
+from ureplicator_controller.core.state.failures import begins_to_fail
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 RouteWorker = tuple[Route, WorkerId]
 Owners = tuple[WorkerId, ...]
 """Owners of a topic's partitions, by number; none of a topic that waits for an eligible worker."""
 NO_WORKER = "no eligible worker"
+_NOBODY: ByWorker[CurrentEntry] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,10 @@ def _owners_at_rest(
     is_kept = (
         assigned.keys() == listed
         and reported.keys() <= listed <= intent.value.had_position
-        and all(_is_at_rest(entries[number], assigned[number]) for number in numbers)
+        and all(
+            _is_at_rest(entries[number], assigned[number], reported.get(number, _NOBODY))
+            for number in numbers
+        )
     )
     if not (waits or is_kept) or any(
         partition_exclusion(snapshot, Partition(key.route, key.topic, number)) for number in numbers
@@ -193,9 +199,13 @@ def _waits_for_worker(entry: IdealEntry) -> bool:
     return entry.worker is None and not entry.holders and entry.reason.endswith(f"; {NO_WORKER}")
 
 
-def _is_at_rest(entry: IdealEntry, assigned: ByWorker[AssignmentEntry]) -> bool:
-    """True if a partition is settled and has not moved for lack of progress."""
-    return is_settled(entry, assigned) and not entry.no_progress_moves and not entry.suspect_session
+def _is_at_rest(
+    entry: IdealEntry, assigned: ByWorker[AssignmentEntry], reported: ByWorker[CurrentEntry]
+) -> bool:
+    """True if a partition is settled, has not moved for lack of progress and does not begin to fail."""
+    if entry.no_progress_moves or entry.suspect_session or begins_to_fail(entry, reported):
+        return False
+    return is_settled(entry, assigned)
 
 
 def is_settled(entry: IdealEntry, assigned: ByWorker[AssignmentEntry]) -> bool:

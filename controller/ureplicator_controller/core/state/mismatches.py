@@ -27,8 +27,9 @@ from ureplicator_controller.core.state.topic_tallies import Tallies, topic_talli
 class Mismatch:
     """A partition whose external view differs from its ideal state.
 
-    `ideal` and `actual` are worker -> state, as in the external view. `since_ms` is the last
-    change of the ideal state (wall clock): the mismatch is not older than that.
+    `ideal` and `actual` are worker -> state, as in the external view. `since_ms` (wall clock) is the first
+    failure, if the partition fails at each try; else the last change of the ideal state: the mismatch is
+    not older than that.
     """
 
     partition: Partition
@@ -93,7 +94,7 @@ def mismatch(
     ideal = ideal_owner(snapshot, partition)
     if states == ideal and (owner is not None or not is_active(snapshot, partition)):
         return None
-    since_ms = entry.since_ms if entry else 0
+    since_ms = (entry.failing_since_ms or entry.since_ms) if entry else 0
     reason = _mismatch_reason(snapshot, partition, entry, actual, mass_lost)
     return Mismatch(partition, ideal, states, reason, since_ms)
 

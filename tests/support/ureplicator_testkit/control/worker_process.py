@@ -291,6 +291,16 @@ class Process:
         if partition in self.added:
             self._report(partition, PartitionState.ERROR, reason=reason)
 
+    def fail(self, partition: Partition, reason: str, *, local: bool = False) -> None:
+        """The copier gives it up at a record or, `local`, since it lacks something here."""
+        copier = self.added.pop(partition).copier
+        self.copies.pop(partition, None)
+        self._put(events.CopierFailed(copier, partition, reason, False, local))
+
+    def succeed(self, partition: Partition) -> None:
+        """The copier has passed what it failed at."""
+        self._report(partition, PartitionState.ONLINE, committed=2)
+
     def release(self, partition: Partition) -> None:
         """Drain, commit and drop a partition that the state machine removed."""
         copier = self.removed.get(partition)

@@ -104,7 +104,8 @@ def test_a_handler_that_cannot_be_made_is_tried_again_with_the_partition() -> No
         line.run(lambda: bool(line.sent))
         (failed,) = line.sent
         assert isinstance(failed, Failed)
-        assert failed.reason.endswith("cannot be made: RuntimeError: no licence")
+        assert "cannot be made: RuntimeError: no licence in sample_handlers.py:" in failed.reason
+        assert failed.local, "another worker may have what is missing"
         assert not failed.temporary
         line.turns(100)
         assert not processes(line.lane)
@@ -160,6 +161,7 @@ def test_an_exception_stops_its_partition_and_no_other() -> None:
         assert isinstance(failed, Failed)
         assert failed.partition == first
         assert failed.reason.startswith("handler: ValueError: no such customer")
+        assert not failed.local
         assert line.ownership.stored[first] == 1
     finally:
         line.close()

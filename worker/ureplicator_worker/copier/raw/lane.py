@@ -113,7 +113,9 @@ class RawLane:
         self._handlers = Handlers(
             target=self._target,
             pool=pool,
-            failed=lambda raw, reason: self._stop(raw, reason, temporary=False, discard=False),
+            failed=lambda raw, reason, local: self._stop(
+                raw, reason, temporary=False, discard=False, local=local
+            ),
             topics_changed=lambda: self._topics.change(),
             start=start_handler,
             counters=self.handled,
@@ -249,7 +251,14 @@ class RawLane:
             if self._source.out_of_room:
                 relieve(self._partitions, source=self._source, target=self._target, now_s=now_s)
 
-    def _stop(self, raw: LanePartition, reason: str, temporary: bool, discard: bool) -> None:
+    def _stop(
+        self,
+        raw: LanePartition,
+        reason: str,
+        temporary: bool,
+        discard: bool,
+        local: bool = False,
+    ) -> None:
         """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
         or send it. A partition that is finished already just has less to send."""
         if discard and self.transactions.used and any(unsettled(send.window) for send in raw.sends):
@@ -257,7 +266,7 @@ class RawLane:
         if not raw.fetch.finished:
             self._source.finish(raw.fetch)
             raw.finish()
-            self._events.append(PartitionFailed(raw.partition, reason, temporary))
+            self._events.append(PartitionFailed(raw.partition, reason, temporary, local))
         if discard:
             raw.window.discard()
 

@@ -23,6 +23,7 @@ from ureplicator_worker.copier.record.encoding import (
     partition_of,
 )
 from ureplicator_worker.copier.record.time_limit import TimeLimit
+from ureplicator_worker.copier.record.user_errors import log_stack, place_of, reason_of
 from ureplicator_worker.handlers import BY_KEY, Handler, Output, Record
 
 REPORT_AFTER_S = 0.2
@@ -36,6 +37,8 @@ put together."""
 DEAD_LETTER = "ureplicator.dead-letter."
 """Prefix of the headers that a dead letter has besides its own."""
 MAX_REASON = 500
+MAX_STACKS = 20
+"""Stacks that one process logs."""
 
 Emission = tuple[tuple[str, int], bytes, int]
 """Target partition, encoded record, time."""
@@ -67,6 +70,7 @@ class ChunkWork:
         self._partition_count = partition_count
         self._report = report
         self._builders = Builders()
+        self._logged: set[str] = set()
         self._target = ("", 0)
         self._stored: StoredRecords
         self._same = self._same_at = self._same_base = 0
@@ -190,6 +194,7 @@ class ChunkWork:
     def _dead_letter(self, record: Record, error: BaseException) -> Emission:
         """Raises ChunkFailed if there is no topic for it."""
         reason = reason_of(error)[:MAX_REASON]
+        self._log(record, error)
         topic = self._dead_letter_topic
         if not topic:
             raise ChunkFailed(record.offset, f"handler: {reason}") from error
@@ -209,6 +214,13 @@ class ChunkWork:
         output = record.output(headers=record.headers + added)
         return (topic, record.partition % count), encoded(output), record.timestamp_ms
 
+    def _log(self, record: Record, error: BaseException) -> None:
+        """The stack, once for each place: a handler may fail at every record."""
+        place = f"{type(error).__name__} {place_of(error)}"
+        if place not in self._logged and len(self._logged) < MAX_STACKS:
+            self._logged.add(place)
+            log_stack(f"{record.topic}/{record.partition} at offset {record.offset}", error)
+
     def _report_if_due(self, next_offset: int) -> None:
         full = self._builders.size_bytes >= REPORT_BYTES
         if full or time.monotonic() - self._reported_s > REPORT_AFTER_S:
@@ -218,12 +230,6 @@ class ChunkWork:
         self._take_same()
         self._report(next_offset, self._builders.take())
         self._reported_s = time.monotonic()
-
-
-def reason_of(error: BaseException) -> str:
-    """Kind and message on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def outputs_of(result: Any) -> Sequence[Any]:

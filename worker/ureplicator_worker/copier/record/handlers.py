@@ -77,15 +77,15 @@ class Group:
 
 
 class Handlers:
-    """Sockets of the lane (`copier.lane.SocketGroup`). `failed(partition, reason)`: it cannot go on;
-    `topics_changed()`: `topics` has grown."""
+    """Sockets of the lane (`copier.lane.SocketGroup`). `failed(partition, reason, local)`: it cannot go on,
+    `local` by a cause at this worker; `topics_changed()`: `topics` has grown."""
 
     def __init__(
         self,
         *,
         target: Target,
         pool: BufferPool,
-        failed: Callable[[RecordPartition, str], None],
+        failed: Callable[[RecordPartition, str, bool], None],
         topics_changed: Callable[[], None],
         start: StartProcess,
         counters: HandlerCounters,
@@ -189,7 +189,8 @@ class Handlers:
             group.process = self._start(group.settings, self._now_s)
         except OSError as error:
             for raw in group.partitions:
-                self._failed(raw, f"{group.settings.lane}: no process can be started: {error}")
+                reason = f"{group.settings.lane}: no process can be started: {error}"
+                self._failed(raw, reason, True)
         self._counters.started({raw.partition.topic for raw in wanted})
         group.restart_at_s = self._now_s + RESTART_S
         group.unassigned = dict.fromkeys(wanted)
@@ -295,7 +296,7 @@ class Handlers:
             logger.error("%s: on_release: %s", task.raw.partition, reason)
             return
         self._counters.failed(task.raw.partition.topic)
-        self._failed(task.raw, reason)
+        self._failed(task.raw, reason, False)
 
     def _lost(self, group: Group, process: HandlerProcess) -> None:
         """The process is dead, or as good as: its oldest task is at fault, or the handler itself."""
@@ -310,7 +311,7 @@ class Handlers:
         group.active = {raw: None for raw in group.active if raw in group.partitions}
         if not process.ready:
             for raw in group.partitions:
-                self._failed(raw, process.error)
+                self._failed(raw, process.error, True)
         elif tasks:
             self._task_failed(tasks[0], process.error)
         else:

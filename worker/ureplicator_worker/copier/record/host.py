@@ -25,11 +25,11 @@ from ureplicator_worker.copier.record.chunk_work import (
     ChunkFailed,
     ChunkWork,
     outputs_of,
-    reason_of,
 )
 from ureplicator_worker.copier.record.encoding import Ready
 from ureplicator_worker.copier.record.frames import Head
 from ureplicator_worker.copier.record.time_limit import TimeLimit
+from ureplicator_worker.copier.record.user_errors import log_stack, reason_of
 from ureplicator_worker.handlers import Handler
 
 PR_SET_PDEATHSIG = 1
@@ -60,6 +60,7 @@ class Host:
         try:
             self._handler = make(config["handler"], config["args"])
         except BaseException as error:
+            log_stack(f"handler {config['handler']} cannot be made", error)
             reason = f"handler {config['handler']} cannot be made: {reason_of(error)}"
             self._channel.send({"broken": reason})
             return False
@@ -78,16 +79,17 @@ class Host:
         head, payload = self._inbox.next()
         where = head["topic"], head["partition"]
         if head["do"] == "assign":
-            self._hook(lambda: self._handler.on_assign(*where, head["offset"]))
+            self._hook(where, lambda: self._handler.on_assign(*where, head["offset"]))
         elif head["do"] == "release":
-            self._hook(lambda: self._handler.on_release(*where))
+            self._hook(where, lambda: self._handler.on_release(*where))
         else:
             self._chunk(head, payload)
 
-    def _hook(self, call: Callable[[], None]) -> None:
+    def _hook(self, where: tuple[str, int], call: Callable[[], None]) -> None:
         try:
             call()
         except BaseException as error:
+            log_stack(f"{where[0]}/{where[1]}", error)
             self._channel.send({"failed": f"handler: {reason_of(error)}"})
         else:
             self._channel.send({"done": True})
