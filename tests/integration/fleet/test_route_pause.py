@@ -1,11 +1,16 @@
-"""A whole route paused and resumed, and its settings changed, under load: nothing is lost or repeated."""
+"""A whole route paused and resumed, and its settings changed, under load: nothing is lost or repeated.
+
+A poison record meanwhile, and a worker that is drained and restored.
+"""
 
 from __future__ import annotations
 
 import itertools
+import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
@@ -25,11 +30,15 @@ PARTITIONS = 2
 PAUSED_S = 15.0
 COPIED_S = 40.0
 STILL_S = 3.0
+EVEN_S = 20.0
+MASK = "ureplicator_worker.handlers.mask:json_fields"
 
 
 @pytest.fixture(scope="module")
 def running(make_fleet: Callable[..., Fleet]) -> Fleet:
-    return make_fleet(f"pause-{uuid.uuid4().hex[:8]}").start(controllers=2, workers=2)
+    masked = {"topics": ".*-masked", "handler": MASK, "args": {"fields": ["name"]}}
+    name, route = f"pause-{uuid.uuid4().hex[:8]}", {"handlers": [masked]}
+    return make_fleet(name, route=route).start(controllers=2, workers=2)
 
 
 def load(cluster: KafkaCluster, topic: str) -> AbstractContextManager[None]:
@@ -88,6 +97,49 @@ def test_a_route_is_paused_and_resumed_under_load(
         wait_copied(source_cluster, target_cluster, each)
     switched = running.rest("GET", "/history?kind=switch")["history"]
     assert switched[0]["reason"] == "route source.target resumed"
+
+
+def test_a_poison_record_is_an_error_since_its_first_try_and_a_restored_worker_gets_its_share(
+    running: Fleet, source_cluster: KafkaCluster, topic: str
+) -> None:
+    poisoned = f"{topic}-masked"
+    for id, process in running.controllers.items():
+        if not process.running:
+            running.start_controller(id)
+    create_topic(source_cluster.bootstrap, poisoned, partitions=PARTITIONS)
+    running.whitelist(poisoned)
+    running.wait_online(poisoned, PARTITIONS)
+    owners = running.owners(poisoned)
+    assert set(owners.values()) == {"w1", "w2"}
+    produce(source_cluster.bootstrap, poisoned, [NewRecord(b"no JSON", None, 0)])
+    first = eventually(lambda: poison(running, poisoned), COPIED_S, "it is in ERROR")
+    assert first["actual"] == {owners[0]: "ERROR"}
+    assert re.search(r"in mask\.py:\d+ \(at offset 0\)$", first["reason"])
+    assert re.search(r'mask\.py", line \d+', running.log_of(owners[0])), "the stack is logged"
+    running.rest("DELETE", f"/instances/{owners[0]}")
+    moved = eventually(
+        lambda: poison(running, poisoned, on=owners[1]), COPIED_S, "in ERROR on the other one"
+    )
+    assert moved["since"] == first["since"]
+    running.rest("POST", f"/instances/{owners[0]}")
+    eventually(lambda: is_even(running), EVEN_S, "the restored worker has its share")
+    running.rest("DELETE", f"/topics/{poisoned}")
+
+
+def poison(fleet: Fleet, topic: str, on: str = "") -> Any:
+    """The mismatch of partition 0, once a worker, or this one, has it in ERROR."""
+    shown = fleet.rest("GET", "/validation")["mismatches"]
+    found = (each for each in shown if (each["topic"], each["partition"]) == (topic, 0))
+    return next((each for each in found if is_error(each["actual"], on)), None)
+
+
+def is_error(actual: Mapping[str, str], on: str) -> bool:
+    return set(actual.values()) == {"ERROR"} and (not on or set(actual) == {on})
+
+
+def is_even(fleet: Fleet) -> bool:
+    counts: dict[str, int] = fleet.rest("GET", "/validation")["IdealState"]
+    return max(counts.values()) - min(counts.values()) <= 1
 
 
 def test_settings_are_changed_under_load_and_outlive_the_leader(

@@ -37,6 +37,7 @@ from ureplicator_controller.api.services.validation import (
 )
 from ureplicator_controller.core.balance.pools import shortages
 from ureplicator_controller.core.following.topics import followed_topics
+from ureplicator_controller.core.planning.no_progress import suspicions
 from ureplicator_controller.core.reporting.held import with_held
 from ureplicator_controller.core.state.exclusions import excluded_partitions
 from ureplicator_controller.core.state.mass_loss import mass_loss
@@ -136,6 +137,7 @@ def _conditions(fleet_state: FleetState, settings: Settings, paths: Paths) -> It
     if loss is not None:
         yield str(loss)
     yield from shortages(snapshot)
+    yield from suspicions(snapshot)
     yield from version_conditions(
         {id: each.version for id, each in controllers.items()},
         {worker: each.value.version for worker, each in snapshot.live.items()},

@@ -26,7 +26,7 @@ from ureplicator_controller.core.planning.no_progress import (
     suspect_workers,
     workers_without_progress,
 )
-from ureplicator_controller.core.planning.switches import is_rebalance_due, may_move
+from ureplicator_controller.core.planning.switches import may_move
 from ureplicator_controller.core.state.failures import failing_partitions
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -51,11 +51,11 @@ class LoadReview:
 
 def review_loads(snapshot: Snapshot, eligible: Sequence[WorkerId], now_s: float) -> LoadReview:
     """Review the loads if that is due."""
+    cleared = entries_without_suspects(snapshot)
     if not snapshot.loads:
-        cleared = entries_without_suspects(snapshot) if is_rebalance_due(snapshot) else {}
         return LoadReview(recovered=cleared)
     if snapshot.load_review_at_s is None or now_s < snapshot.load_review_at_s:
-        return LoadReview(next_at_s=snapshot.load_review_at_s)
+        return LoadReview(next_at_s=snapshot.load_review_at_s, recovered=cleared)
     unfit = workers_without_progress(snapshot)
     is_move_useful = bool(set(eligible) - unfit) and may_move(snapshot.switches, False)
     return LoadReview(
@@ -63,9 +63,7 @@ def review_loads(snapshot: Snapshot, eligible: Sequence[WorkerId], now_s: float)
         next_at_s=now_s + LOAD_REVIEW_INTERVAL_S,
         no_progress=partitions_to_move(snapshot) if is_move_useful else {},
         workers_without_progress=unfit,
-        recovered=entries_without_suspects(snapshot)
-        if is_rebalance_due(snapshot)
-        else recovered_entries(snapshot),
+        recovered=cleared or recovered_entries(snapshot),
         failing=failing_partitions(snapshot),
     )
 

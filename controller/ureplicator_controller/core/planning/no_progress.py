@@ -27,7 +27,8 @@ progress there too. The suspicion is stored in the ideal state as well, by the w
 
 * when the partition makes no progress on the next worker either: then that one is suspect, finally none;
 * with the session: a restarted worker may be healthy;
-* with a rebalance that operators request.
+* with a rebalance that operators request;
+* when operators drain the worker: once they restore it, it is to take part.
 """
 
 from __future__ import annotations
@@ -179,13 +180,41 @@ def recovered_entries(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
 
 
 def entries_without_suspects(snapshot: Snapshot) -> dict[Partition, IdealEntry]:
-    """All entries with a suspect, after its removal."""
-    return {
-        Partition(key.route, key.topic, number): replace(entry, suspect_session=SessionId(0))
-        for key, stored in snapshot.ideal.items()
-        for number, entry in stored.value.entries.items()
-        if entry.suspect_session
+    """Entries whose suspect operators clear, after its removal: a rebalance clears all, draining a worker
+    that worker."""
+    drained = {
+        session
+        for worker, session in snapshot.sessions.items()
+        if worker in snapshot.known and snapshot.known[worker].value.is_drained
     }
+    clears_all = is_rebalance_due(snapshot)
+    if not (clears_all or drained):
+        return {}
+    return {
+        partition: replace(entry, suspect_session=SessionId(0))
+        for partition, entry in _suspected(snapshot)
+        if clears_all or entry.suspect_session in drained
+    }
+
+
+def _suspected(snapshot: Snapshot) -> Iterator[tuple[Partition, IdealEntry]]:
+    """All entries with a suspect."""
+    for key, stored in snapshot.ideal.items():
+        for number, entry in stored.value.entries.items():
+            if entry.suspect_session:
+                yield Partition(key.route, key.topic, number), entry
+
+
+def suspicions(snapshot: Snapshot) -> Iterator[str]:
+    """A sentence on each suspect worker, for people."""
+    entries = [entry for _, entry in _suspected(snapshot)]
+    for worker in sorted(suspect_workers(snapshot, entries)):
+        session = snapshot.sessions[worker]
+        count = sum(entry.suspect_session == session for entry in entries)
+        yield (
+            f"worker {worker} gets no more partitions: {count} made no progress on it; restart it, or drain"
+            " and restore it, or request a rebalance"
+        )
 
 
 def suspect_workers(snapshot: Snapshot, entries: Iterable[IdealEntry]) -> Set[WorkerId]:

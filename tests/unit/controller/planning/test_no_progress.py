@@ -17,6 +17,7 @@ from ureplicator_controller.core.planning.no_progress import (
     partitions_to_move,
     partitions_without_progress,
     suspect_workers,
+    suspicions,
 )
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import external_view, ideal_entries
@@ -281,3 +282,24 @@ def test_suspect_worker_is_used_without_alternative_and_cleared_by_a_rebalance()
     assert suspect_workers(seen, ideal_entries(seen)) == set(), (
         "also for partitions moved by that rebalance"
     )
+
+
+def test_suspect_worker_that_operators_drain_and_restore_gets_its_share() -> None:
+    """Restoring it says that it is to take part; no cycle has to come in which it is empty."""
+    meter = fleet_of("a", "b")
+    fleet = meter.fleet
+    meter.without_progress.add(POISON)
+    meter.run(MOVE_AFTER_S / 60 + 5)
+    assert fleet.entry("t").worker == "b"
+    assert list(suspicions(fleet.snapshot())) == [
+        "worker a gets no more partitions: 1 made no progress on it; restart it, or drain and"
+        " restore it, or request a rebalance"
+    ]
+    fleet.tag("a", draining=True)
+    fleet.settle()
+    assert list(suspicions(fleet.snapshot())) == []
+    fleet.wait(1)
+    fleet.tag("a", draining=False)
+    fleet.settle()
+    assert fleet.counts() == {"a": 3, "b": 3}
+    assert fleet.entry("t").worker == "b", "it has been moved away from there"

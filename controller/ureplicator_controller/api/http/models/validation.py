@@ -44,7 +44,8 @@ class ValidationResult(ResponseModel):
     ExternalView: dict[str, int] = Field(description="worker -> partitions that it holds")
     conditions: list[str] = Field(
         description="what holds for the whole fleet: too many workers are lost, so nothing moves; a route has"
-        " fewer workers than it asks for; controllers or workers run different versions, or"
+        " fewer workers than it asks for; a worker gets no more partitions, as one made no progress on it;"
+        " controllers or workers run different versions, or"
         " controllers have different files; target topics refuse, change or delete records"
     )
     mismatches: list[RouteMismatch]
