@@ -36,7 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import make_wsgi_app
 
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
@@ -55,6 +55,7 @@ from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.heartbeats.requests import KafkaHeartbeats
 from ureplicator_common.model import Route
 from ureplicator_common.pages.certificates import new_context
+from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_common.pages.web import WebServer
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.access.gate import Gate
@@ -152,7 +153,7 @@ class Controller:
         self._closing = closing
         self._clock = SystemClock()
         self._paths = Paths(settings.fleet)
-        self._metrics = ControlMetrics(CollectorRegistry())
+        self._metrics = ControlMetrics(FleetRegistry(settings.fleet))
 
     def run(self) -> None:
         """Run until `stopping` is set. Raises OperatingError if the process cannot continue."""

@@ -386,6 +386,15 @@ def test_autoscaled_groups_set_no_replicas_and_are_the_target() -> None:
         assert scaler["spec"]["scaleTargetRef"]["name"] == worker["metadata"]["name"]
 
 
+def test_workers_are_scaled_by_the_lag_of_their_own_fleet() -> None:
+    """Two fleets may share a namespace."""
+    manifests = render(CHART / "ci/keda-values.yaml", "--set=config.fleet=orders")
+    [scaler] = of_kind(manifests, "ScaledObject")
+    [trigger] = scaler["spec"]["triggers"]
+    matchers = '{namespace="ns",fleet="orders"}'
+    assert trigger["metadata"]["query"] == f"max(ureplicator_lag_seconds{matchers})"
+
+
 def test_two_releases_in_a_namespace_do_not_collide() -> None:
     more = (*ALL_ON, "--set=keda.prometheusAddress=http://p")
     names = [

@@ -21,7 +21,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import make_wsgi_app
 from prometheus_client.registry import Collector
 
 from ureplicator_common.config.access import is_loopback
@@ -29,6 +29,7 @@ from ureplicator_common.config.pages import PagesSettings
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.pages.certificates import ServerContexts
 from ureplicator_common.pages.login import PageLogin
+from ureplicator_common.pages.metrics import FleetRegistry
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,10 @@ def json_page(view: View) -> WSGIApplication:
 
 
 def role_pages(
-    *, status: View, health: View, ready: View, metrics: Collector
+    *, fleet: str, status: View, health: View, ready: View, metrics: Collector
 ) -> Mapping[str, WSGIApplication]:
     """Pages that every role has: `/status` as JSON, `/metrics` for Prometheus, and the two for probes."""
-    registry = CollectorRegistry(auto_describe=False)
+    registry = FleetRegistry(fleet)
     registry.register(metrics)
     shown: WSGIApplication = make_wsgi_app(registry)
     return {

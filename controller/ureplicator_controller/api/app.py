@@ -27,6 +27,7 @@ from ureplicator_common.kafka import ClusterUnavailable, LogReader, PositionRead
 from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.kafka.principals import PrincipalReader
 from ureplicator_common.model import Route
+from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_controller.api import dashboard
 from ureplicator_controller.api.access import login, schema
 from ureplicator_controller.api.access.gate import Gate, caller
@@ -223,7 +224,7 @@ def _registry(
     store: TimelineStore,
 ) -> CollectorRegistry:
     settings, timeout_s = needs.settings, needs.scrape_timeout_s
-    registry = CollectorRegistry()
+    registry = FleetRegistry(settings.fleet)
     for collector in (
         health.FleetMetrics(settings=settings, fleet=fleet, clusters=clusters, timeout_s=timeout_s),
         LagMetrics(lag_cache, timeout_s=timeout_s),

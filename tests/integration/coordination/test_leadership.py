@@ -120,13 +120,13 @@ def stage(zookeeper: ZooKeeperServer, fleet: str, tmp_path: Path) -> Iterator[St
     stage.close()
 
 
-def test_controller_leads_serves_and_stops_cleanly(stage: Stage) -> None:
+def test_controller_leads_serves_and_stops_cleanly(stage: Stage, fleet: str) -> None:
     one = stage.controller("one")
     stage.until_led_by("one")
     wait_for_http(f"{stage.url('one')}/ready", START_S, process=one)
     live = stage.live("one")
     metrics = requests.get(f"http://127.0.0.1:{live.metrics_port}/metrics", timeout=5).text
-    assert "ureplicator_controller_leading 1.0" in metrics
+    assert f'ureplicator_controller_leading{{fleet="{fleet}"}} 1.0' in metrics
     route = eventually(lambda: stage.hand.get(stage.paths.route(ROUTE)), 5, "the route is there")
     assert route is not None
     assert decode_route(route.data) == RouteSettings(prefix="copy-")

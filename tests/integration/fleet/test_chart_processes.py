@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -167,7 +168,8 @@ def test_pods_start_are_ready_and_leave_or_stay_as_their_number_says(
     for pod in (controller, staying, leaving):
         assert all(map(json.loads, pod.process.log_text().splitlines())), "each line is JSON"
     metrics = requests.get(f"{staying.url}/metrics", timeout=10).text
-    assert 'ureplicator_worker_cpu_seconds_total{process="copier",slot="0"}' in metrics
+    labels = r'\{fleet="chart-\w+",process="copier",slot="0"\}'
+    assert re.search(f"ureplicator_worker_cpu_seconds_total{labels}", metrics)
     assert staying.stop() == 0
     kept = requests.get(f"{controller.url}/topics/{topic}", timeout=10).json()["idealState"]
     assert {owner for view in kept.values() for owner in view} == {"r-worker-default-0"}, "it stays"

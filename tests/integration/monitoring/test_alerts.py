@@ -409,7 +409,7 @@ def test_exactly_the_alerts_of_a_state_fire_and_resolve(
 
     def completes(course: Course, alerts: frozenset[str]) -> bool:
         nonlocal verdict
-        verdict = judged(course, alerts, tmp_path, rules=rules)
+        verdict = judged(course, alerts, tmp_path, fleet=live.fleet.name, rules=rules)
         if not verdict and not live.is_whole(course.after):
             verdict = "not all processes serve metrics"
         return not verdict

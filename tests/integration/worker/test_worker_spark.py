@@ -288,7 +288,7 @@ def test_pages(worker: StubWorker) -> None:
     worker.assign(shown=1)
     worker.await_current({"a.b/shown/0": "ONLINE"})
     metrics = worker.page("/metrics").text
-    assert 'ureplicator_worker_partitions{state="ONLINE"} 1.0' in metrics
+    assert 'ureplicator_worker_partitions{fleet="test",state="ONLINE"} 1.0' in metrics
     assert "ureplicator_worker_latency_seconds_bucket" in metrics
     assert worker.page("/health").status_code == 200
     assert worker.page("/nothing").status_code == 404

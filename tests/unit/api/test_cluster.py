@@ -199,31 +199,32 @@ def test_metrics(busy: RestFixture) -> None:
     response = busy.call("GET", "/metrics")
     assert response.content_type.startswith("text/plain")
     lines = set(response.text.splitlines())
+    requests = 'ureplicator_http_requests_total{fleet="test"'
     assert {
-        "ureplicator_zookeeper_connected 1.0",
-        "ureplicator_leader_present 1.0",
-        "ureplicator_live_workers 2.0",
-        'ureplicator_topics{route="source.target"} 3.0',
-        'ureplicator_error_topics{route="source.target"} 1.0',
-        'ureplicator_partitions{route="source.target",state="online"} 2.0',
-        'ureplicator_partitions{route="source.target",state="offline"} 3.0',
-        'ureplicator_partitions{route="source.target",state="error"} 1.0',
-        'ureplicator_mismatches{route="source.target"} 4.0',
-        'ureplicator_worker_ideal_partitions{worker="w1"} 3.0',
-        'ureplicator_worker_external_partitions{worker="w1"} 3.0',
-        'ureplicator_source_up{route="source.target"} 1.0',
-        'ureplicator_missing_topics{route="source.target"} 1.0',
-        'ureplicator_mismatched_topics{route="source.target"} 0.0',
-        'ureplicator_http_requests_total{method="GET",path="/topics/<path:topic>",status="404"} 1.0',
-        'ureplicator_http_requests_total{method="GET",path="unknown",status="404"} 1.0',
+        'ureplicator_zookeeper_connected{fleet="test"} 1.0',
+        'ureplicator_leader_present{fleet="test"} 1.0',
+        'ureplicator_live_workers{fleet="test"} 2.0',
+        'ureplicator_topics{fleet="test",route="source.target"} 3.0',
+        'ureplicator_error_topics{fleet="test",route="source.target"} 1.0',
+        'ureplicator_partitions{fleet="test",route="source.target",state="online"} 2.0',
+        'ureplicator_partitions{fleet="test",route="source.target",state="offline"} 3.0',
+        'ureplicator_partitions{fleet="test",route="source.target",state="error"} 1.0',
+        'ureplicator_mismatches{fleet="test",route="source.target"} 4.0',
+        'ureplicator_worker_ideal_partitions{fleet="test",worker="w1"} 3.0',
+        'ureplicator_worker_external_partitions{fleet="test",worker="w1"} 3.0',
+        'ureplicator_source_up{fleet="test",route="source.target"} 1.0',
+        'ureplicator_missing_topics{fleet="test",route="source.target"} 1.0',
+        'ureplicator_mismatched_topics{fleet="test",route="source.target"} 0.0',
+        f'{requests},method="GET",path="/topics/<path:topic>",status="404"}} 1.0',
+        f'{requests},method="GET",path="unknown",status="404"}} 1.0',
     } <= lines
 
 
 def test_metrics_of_an_unavailable_source(rest: RestFixture) -> None:
     with rest.source.failing():
         text = rest.call("GET", "/metrics").text
-    assert 'ureplicator_source_up{route="source.target"} 0.0' in text
-    assert 'ureplicator_missing_topics{route="source.target"}' not in text
+    assert 'ureplicator_source_up{fleet="test",route="source.target"} 0.0' in text
+    assert 'ureplicator_missing_topics{fleet="test",route="source.target"}' not in text
 
 
 def test_metrics_wait_for_no_silent_cluster(
@@ -241,7 +242,7 @@ def test_metrics_wait_for_no_silent_cluster(
         return listed(admin)
 
     monkeypatch.setattr(MemoryTopicAdmin, "topics", silent)
-    up = 'ureplicator_source_up{route="west.east"}'
+    up = 'ureplicator_source_up{fleet="test",route="west.east"}'
     for _ in range(3):
         assert f"{up} 0.0" in rest.call("GET", "/metrics").text
     for _ in range(4):
@@ -266,8 +267,8 @@ def test_clusters_are_asked_at_the_same_time(
 
     monkeypatch.setattr(MemoryTopicAdmin, "topics", together)
     text = rest.call("GET", "/metrics").text
-    assert 'ureplicator_source_up{route="west.east"} 1.0' in text
-    assert 'ureplicator_source_up{route="north.south"} 1.0' in text
+    assert 'ureplicator_source_up{fleet="test",route="west.east"} 1.0' in text
+    assert 'ureplicator_source_up{fleet="test",route="north.south"} 1.0' in text
 
 
 def test_scrapes_share_a_listing(rest: RestFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_limits_are_set_changed_and_cleared(rest: RestFixture, path: str, limite
         assert switches(rest).limits == {limited: rate}
         assert listed(rest) == [shown | {"measuredBytesPerSecond": 0}]
     metrics = rest.call("GET", "/metrics").text
-    labels = f'kind="{limited.kind}",name="{limited.name}"'
+    labels = f'fleet="test",kind="{limited.kind}",name="{limited.name}"'
     assert f"ureplicator_limit_bytes_per_second{{{labels}}} 500000.0" in metrics
     for _ in range(2):
         shown = rest.call("DELETE", path).get_json()

@@ -127,14 +127,14 @@ def test_an_unavailable_source(behind: RestFixture) -> None:
 
 def test_metrics(behind: RestFixture) -> None:
     text = behind.call("GET", "/metrics").text
-    labels = '{route="source.target",topic="orders"}'
+    labels = '{fleet="test",route="source.target",topic="orders"}'
     for line in (
         f"ureplicator_lag_records{labels} 60.0",
         f"ureplicator_lag_seconds{labels} 20.0",
         f"ureplicator_retention_seconds{labels} 3580.0",
         f"ureplicator_never_committed_partitions{labels} 1.0",
         f"ureplicator_unknown_lag_partitions{labels} 2.0",
-        "ureplicator_lag_age_seconds 0.0",
+        'ureplicator_lag_age_seconds{fleet="test"} 0.0',
     ):
         assert line in text
 
@@ -143,7 +143,7 @@ def test_metrics_have_no_series_for_unknown_lag(behind: RestFixture) -> None:
     with behind.positions.failing():
         text = behind.call("GET", "/metrics").text
     assert "ureplicator_lag_records{" not in text
-    assert 'unknown_lag_partitions{route="source.target",topic="orders"} 4.0' in text
+    assert 'unknown_lag_partitions{fleet="test",route="source.target",topic="orders"} 4.0' in text
 
 
 def test_heartbeats_are_never_about_to_be_lost(rest: RestFixture) -> None:

@@ -79,7 +79,7 @@ def test_liveness_does_not_depend_on_zookeeper(serving: RestFixture) -> None:
         assert serving.call("GET", "/health").get_json() == {"status": "ok", "id": "c1"}
         metrics = serving.call("GET", "/metrics")
     assert metrics.status_code == 200
-    assert "ureplicator_zookeeper_connected 0.0" in metrics.text
+    assert 'ureplicator_zookeeper_connected{fleet="test"} 0.0' in metrics.text
     assert "ureplicator_topics" not in metrics.text
 
 

@@ -99,7 +99,8 @@ def test_topics_of_a_paused_route_are_excluded_with_the_reason(rest: RestFixture
     assert [each["topic"] for each in found["excluded"]] == ["orders", "quiet"]
     assert found["mismatches"] == []
     assert (
-        'ureplicator_route_paused{route="source.target"} 1.0' in rest.call("GET", "/metrics").text
+        'ureplicator_route_paused{fleet="test",route="source.target"} 1.0'
+        in rest.call("GET", "/metrics").text
     )
 
 
@@ -125,8 +126,8 @@ def test_a_route_shows_the_workers_it_asks_for_and_says_if_they_are_too_few(
     conditions = rest.call("GET", "/validation").get_json()["conditions"]
     assert conditions == [f"route {ROUTE} has 1 of at least 2 workers with the tags bulk"]
     metrics = rest.call("GET", "/metrics").text
-    assert f'ureplicator_route_workers{{route="{ROUTE}"}} 1.0' in metrics
-    assert f'ureplicator_route_min_workers{{route="{ROUTE}"}} 2.0' in metrics
+    assert f'ureplicator_route_workers{{fleet="test",route="{ROUTE}"}} 1.0' in metrics
+    assert f'ureplicator_route_min_workers{{fleet="test",route="{ROUTE}"}} 2.0' in metrics
     worker = rest.call("GET", "/instances/w1").get_json()["workers"]["w1"]
     assert worker["tags"] == ["bulk"]
 

@@ -151,7 +151,7 @@ def test_a_scrape_reads_no_settings(rest: RestFixture) -> None:
     for cluster in rest.clusters.values():
         cluster.configs_failure = AssertionError("not to be read")
     response = rest.call("GET", "/metrics")
-    assert 'ureplicator_source_up{route="source.target"} 1.0' in response.text
+    assert 'ureplicator_source_up{fleet="test",route="source.target"} 1.0' in response.text
 
 
 # --- Partition counts

@@ -279,11 +279,20 @@ def test_metrics_of_each_route(copied: RestFixture) -> None:
     put_state(copied, TopicAudit("s", "t", ranges))
     copied.call("GET", "/offset")
     text = copied.call("GET", "/metrics").text
-    assert 'ureplicator_audit_topics{route="source.target",state="never_verified"} 1.0' in text
-    assert 'ureplicator_audit_topics{route="source.target",state="verified"} 1.0' in text
-    assert 'ureplicator_audit_topics{route="source.target",state="differing"} 0.0' in text
-    assert 'ureplicator_audit_seconds_since_verified{route="source.target"} 60.0' in text
-    assert 'ureplicator_audit_behind_offsets{route="source.target"} 20.0' in text
-    assert "ureplicator_auditors 0.0" in text
+    assert (
+        'ureplicator_audit_topics{fleet="test",route="source.target",state="never_verified"} 1.0'
+        in text
+    )
+    assert (
+        'ureplicator_audit_topics{fleet="test",route="source.target",state="verified"} 1.0' in text
+    )
+    assert (
+        'ureplicator_audit_topics{fleet="test",route="source.target",state="differing"} 0.0' in text
+    )
+    assert (
+        'ureplicator_audit_seconds_since_verified{fleet="test",route="source.target"} 60.0' in text
+    )
+    assert 'ureplicator_audit_behind_offsets{fleet="test",route="source.target"} 20.0' in text
+    assert 'ureplicator_auditors{fleet="test"} 0.0' in text
     with copied.zookeeper_unavailable():
         assert "ureplicator_audit_topics{" not in copied.call("GET", "/metrics").text

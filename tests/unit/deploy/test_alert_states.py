@@ -1,8 +1,9 @@
 """Each alert in the states of a fleet in memory: what `/metrics` serves before, during and after one goes
 into promtool, with the durations of the rules.
 
-In the state exactly these alerts fire, and before and after it none does. The same with processes and
-servers is in `tests/integration/monitoring/test_alerts.py`.
+In the state exactly these alerts fire, for this fleet and once, though two controllers serve metrics; before
+and after it none does, and none for a healthy fleet beside it in the same Prometheus. The same with processes
+and servers is in `tests/integration/monitoring/test_alerts.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 
 from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
 from ureplicator_common.contents import TopicIntent
@@ -27,6 +28,7 @@ from ureplicator_common.model import (
     WorkerSelection,
     position_group,
 )
+from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_common.znodes import encode_audit_state
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.engines.metrics import ControlMetrics
@@ -36,17 +38,19 @@ from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
-GROUP = position_group(fleet="test", route=ROUTE)
+FLEET = "test"
+GROUP = position_group(fleet=FLEET, route=ROUTE)
 PARTITION = Partition(ROUTE, "orders", 0)
 RETENTION_MS = 10_000_000
 
 
 class Processes:
-    """A controller's REST and daemon, and a worker, as they serve metrics; all is well at first."""
+    """Two controllers' REST and daemons, the first one's leads, and two workers, of which the first copies,
+    as they serve metrics; all is well at first."""
 
     def __init__(self) -> None:
         self.rest = RestFixture()
-        self.control = ControlMetrics(CollectorRegistry())
+        self.control, self.standby = _daemon(), _daemon()
         self.telemetry = Telemetry()
         self.reached = True
         self.rest.clock.advance(RETENTION_MS)  # no time of a record is before 1970
@@ -80,13 +84,22 @@ class Processes:
     def scraped(self) -> Series:
         """Series -> value, with the address that Prometheus adds."""
         self.rest.clock.advance(FRESH_S)
-        worker = CollectorRegistry()
-        worker.register(_Fixed(self.telemetry.metrics([PARTITION])))
-        found = dict(series("w1:9010", generate_latest(worker).decode()))
+        found: dict[str, float] = {}
+        for worker in ("w1", "w2"):
+            registry = FleetRegistry(FLEET)
+            registry.register(_Fixed(self.telemetry.metrics([PARTITION])))
+            found |= series(f"{worker}:9010", generate_latest(registry).decode())
         if self.reached:
-            found |= series("c1:9000", self.rest.call("GET", "/metrics").text)
-            found |= series("c1:9100", generate_latest(self.control.registry).decode())
+            for controller, control in (("c1", self.control), ("c2", self.standby)):
+                found |= series(f"{controller}:9000", self.rest.call("GET", "/metrics").text)
+                found |= series(f"{controller}:9100", generate_latest(control.registry).decode())
         return found
+
+
+def _daemon() -> ControlMetrics:
+    metrics = ControlMetrics(FleetRegistry(FLEET))
+    metrics.stopped_topics.labels(str(ROUTE)).set(0)
+    return metrics
 
 
 class _Fixed:
@@ -95,6 +108,16 @@ class _Fixed:
 
     def collect(self) -> list[Any]:
         return self._metrics
+
+
+def beside_a_healthy_fleet(course: Course) -> Course:
+    """The same course, in a Prometheus that also scrapes a fleet in which all stays well."""
+    name = f'fleet="{FLEET}"'
+    assert all(name in each for each in course.calm)
+    healthy = {each.replace(name, 'fleet="healthy"'): value for each, value in course.calm.items()}
+    return Course(
+        {**course.calm, **healthy}, {**course.during, **healthy}, {**course.after, **healthy}
+    )
 
 
 # --- States
@@ -241,7 +264,6 @@ STATES: Mapping[str, tuple[Callable[[Processes], AbstractContextManager[None]], 
 @pytest.fixture
 def fleet() -> Iterator[Processes]:
     fleet = Processes()
-    fleet.control.stopped_topics.labels("source.target").set(0)
     yield fleet
     fleet.rest.close()
 
@@ -255,14 +277,24 @@ def test_exactly_the_alerts_of_a_state_fire_and_resolve(
     with state(fleet):
         during = fleet.scraped()
     after = fleet.scraped()
-    assert judged(Course(calm, during, after), alerts, tmp_path) == ""
+    course = Course(calm, during, after)
+    assert judged(course, alerts, tmp_path, fleet=FLEET) == ""
+    assert judged(beside_a_healthy_fleet(course), alerts, tmp_path, fleet=FLEET) == ""
 
 
 def test_a_fleet_without_a_leader(fleet: Processes, tmp_path: Path) -> None:
     calm = fleet.scraped()
     no_leader(fleet)
     during = fleet.scraped()
-    assert judged(Course(calm, during, calm), {"NoLeader", "Mismatches"}, tmp_path) == ""
+    course = beside_a_healthy_fleet(Course(calm, during, calm))
+    assert judged(course, {"NoLeader", "Mismatches"}, tmp_path, fleet=FLEET) == ""
+
+
+def test_a_prometheus_that_scrapes_no_fleet(tmp_path: Path) -> None:
+    """A monitor that selects nothing: one alert, at each of three checks; there is no fleet to name."""
+    nothing: Series = {"up": 1.0}
+    verdict = judged(Course(nothing, nothing, nothing), (), tmp_path, fleet=FLEET)
+    assert verdict.count('got: {alertname="UReplicatorControllersGone"} 1E+00\n') == 3
 
 
 def test_every_alert_is_of_a_state() -> None:

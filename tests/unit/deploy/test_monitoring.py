@@ -52,7 +52,7 @@ def served() -> Mapping[str, set[str]]:
         for metric in served_by():
             for name in _sample_names(metric):
                 of_buckets = {"le"} if name.endswith("_bucket") else set()
-                labels[name] |= set(metrics.labels(metric)) | of_buckets
+                labels[name] |= {metrics.FLEET, *metrics.labels(metric)} | of_buckets
     return labels
 
 
@@ -77,6 +77,30 @@ def test_every_metric_and_label_is_served(expression: str, served: Mapping[str, 
         assert name in served, name
         named = set(re.findall(r"(\w+)\s*[=!]", matchers)) | grouped
         assert named <= served[name], name
+
+
+def test_every_alert_names_the_fleet_and_no_process() -> None:
+    for rule in rules():
+        grouped = BY.findall(rule["expr"])
+        assert grouped, rule["alert"]
+        assert all(found.split(",")[0] == metrics.FLEET for found in grouped), rule["alert"]
+
+
+def test_every_panel_is_of_the_chosen_fleet() -> None:
+    for panel in panels():
+        for target in panel["targets"]:
+            assert all('fleet="$fleet"' in found for _, found in METRIC.findall(target["expr"]))
+
+
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_a_fleet_is_chosen_among_those_that_are_scraped(
+    file: Path, served: Mapping[str, set[str]]
+) -> None:
+    [_, variable] = json.loads(file.read_text())["templating"]["list"]
+    found = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"])
+    assert found
+    assert (variable["name"], found[2]) == (metrics.FLEET, metrics.FLEET)
+    assert found[1] in served
 
 
 @pytest.mark.parametrize("expression", expressions())

@@ -46,6 +46,7 @@ class AuditorPages:
 
     def by_path(self) -> Mapping[str, WSGIApplication]:
         return role_pages(
+            fleet=self._fleet,
             status=self.status,
             health=lambda: (HTTPStatus.OK, {"healthy": True}),
             ready=self.ready,

@@ -49,7 +49,13 @@ class Pages:
         self._telemetry = telemetry
 
     def by_path(self) -> Mapping[str, WSGIApplication]:
-        return role_pages(status=self.status, health=self.health, ready=self.ready, metrics=self)
+        return role_pages(
+            fleet=self._fleet,
+            status=self.status,
+            health=self.health,
+            ready=self.ready,
+            metrics=self,
+        )
 
     def collect(self) -> Iterable[Metric]:
         state = self._loop.state

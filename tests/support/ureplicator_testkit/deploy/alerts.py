@@ -57,9 +57,11 @@ class Course:
         ]
 
 
-def judged(course: Course, alerts: Iterable[str], folder: Path, *, rules: Path = ALERT_FILE) -> str:
-    """What promtool finds wrong: exactly these alerts, without their prefix, are to fire in the state, and
-    none before and after it."""
+def judged(
+    course: Course, alerts: Iterable[str], folder: Path, *, fleet: str, rules: Path = ALERT_FILE
+) -> str:
+    """What promtool finds wrong: exactly these alerts, without their prefix, are to fire in the state, once
+    each and for this fleet, and none before and after it."""
     checks = [
         (CALM_MIN - 1, []),
         (FIRING_MIN, sorted(alerts)),
@@ -70,10 +72,11 @@ def judged(course: Course, alerts: Iterable[str], folder: Path, *, rules: Path =
         "input_series": course.values(),
         "promql_expr_test": [
             {
-                "expr": 'group by (alertname) (ALERTS{alertstate="firing"})',
+                "expr": 'count by (alertname, fleet) (ALERTS{alertstate="firing"})',
                 "eval_time": f"{minute}m",
                 "exp_samples": [
-                    {"labels": f'{{alertname="{PREFIX}{alert}"}}', "value": 1} for alert in expected
+                    {"labels": f'{{alertname="{PREFIX}{alert}",fleet="{fleet}"}}', "value": 1}
+                    for alert in expected
                 ],
             }
             for minute, expected in checks

@@ -31,6 +31,8 @@ from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 
 GROUP = position_group(fleet="test", route=ROUTE)
 RETENTION_MS = 3_600_000
+FLEET = "fleet"
+"""Label of every sample that a process serves, and of no family: the tables leave it out."""
 LABELS = "_labelnames"
 """Attribute of families and collectors; what a collector returns has none without a sample."""
 
@@ -108,11 +110,11 @@ def full_name(metric: Metric) -> str:
 
 
 def labels(metric: Metric) -> list[str]:
-    """Labels of its samples, without those that a histogram adds."""
+    """Labels of its samples, without the fleet and those that a histogram adds."""
     found = dict.fromkeys(getattr(metric, LABELS, ()))
     for sample in metric.samples:
         found |= dict.fromkeys(sample.labels)
-    return [name for name in found if name not in ("le", "quantile")]
+    return [name for name in found if name not in (FLEET, "le", "quantile")]
 
 
 def tables() -> str:

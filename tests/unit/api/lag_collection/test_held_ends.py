@@ -39,7 +39,9 @@ def test_records_behind_an_open_transaction_are_shown_beside_the_lag(held: RestF
     assert (shown["lagRecords"], shown["logEnd"], shown["heldRecords"]) == (0, 10, 5_001)
     assert "reason" not in shown
     text = held.call("GET", "/metrics").text
-    assert 'ureplicator_held_records{route="source.target",topic="orders"} 5001.0' in text
+    assert (
+        'ureplicator_held_records{fleet="test",route="source.target",topic="orders"} 5001.0' in text
+    )
 
 
 def test_a_transaction_that_stays_open_is_named(held: RestFixture) -> None:

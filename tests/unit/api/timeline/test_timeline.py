@@ -164,7 +164,7 @@ def test_usage_of_a_day_is_summed_up(busy: RestFixture) -> None:
         "coreHoursPerTb": 1.0,
     }
     metrics = busy.call("GET", "/metrics").text
-    label = f'{{route="{ROUTE}"}}'
+    label = f'{{fleet="test",route="{ROUTE}"}}'
     assert f"ureplicator_route_day_cpu_seconds{label} 3600.0" in metrics
     assert f"ureplicator_route_core_hours_per_tb{label} 1.0" in metrics
     busy.clock.advance(86_400)
