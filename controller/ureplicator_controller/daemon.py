@@ -335,7 +335,7 @@ class Controller:
         return topics, renewer, deleter, changer, unused, *syncs, *heartbeats
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
-        return ConfluentTopicAdmin(self._settings.cluster(cluster))
+        return ConfluentTopicAdmin(self._settings.cluster(cluster), name=cluster)
 
     def _acl_admin(self, cluster: str) -> KafkaAclAdmin:
         return KafkaAclAdmin(self._client(cluster), name=cluster)

@@ -73,7 +73,7 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         settings=settings,
         coordination=_connect(settings),
         admins=lambda name: ConfluentTopicAdmin(
-            settings.cluster(name), timeout_s=CLUSTER_TIMEOUT_S
+            settings.cluster(name), name=name, timeout_s=CLUSTER_TIMEOUT_S
         ),
         positions=lambda name: KafkaPositionReader(_client(settings, name)),
         logs=lambda name: KafkaLogReader(_client(settings, name)),

@@ -54,6 +54,7 @@ from ureplicator_common.kafka import (
     UntrustedConnection,
 )
 from ureplicator_common.kafka.client import open_client
+from ureplicator_common.kafka.errors import DENIED, refusal
 from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
 from ureplicator_common.kafka.shared_requests import SharedRequests
 from ureplicator_common.kafka.topics.deletion import delete_topic
@@ -88,12 +89,15 @@ T = TypeVar("T")
 
 
 class ConfluentTopicAdmin:
-    """`TopicAdmin` of the cluster with these client properties."""
+    """`TopicAdmin` of the cluster with these client properties. `name`: of the cluster, in reasons."""
 
-    def __init__(self, properties: Mapping[str, str], *, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], *, name: str = "", timeout_s: float = 5.0
+    ) -> None:
         self._servers = properties.get("bootstrap.servers", "")
+        self._cluster = f"cluster {name}" if name else f"the cluster at {self._servers}"
         self._timeout_s = timeout_s
-        self._open = partial(open_client, "", properties, timeout_s=timeout_s)
+        self._open = partial(open_client, name, properties, timeout_s=timeout_s)
         self._listing = TopicListing(self._open)
         self._creations = SharedRequests(self._create, max_size=MAX_CREATED_TOGETHER)
         self._descriptions: SharedRequests[str, str, TopicDescription | KafkaError] = (
@@ -122,7 +126,7 @@ class ConfluentTopicAdmin:
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
         found = self._described(topics[0]) if len(topics) == 1 else self._describe(topics)
         return {
-            name: _info(described)
+            name: _info(name, described, self._cluster)
             for name, described in found.items()
             if isinstance(described, KafkaError) or not described.is_internal
         }
@@ -156,7 +160,8 @@ class ConfluentTopicAdmin:
             except KafkaException as error:
                 if _is_client_error(_cause(error)):
                     raise self._translated(error) from error
-                found[resource.name] = self._translated(error)
+                right = f"DESCRIBE_CONFIGS on topic {resource.name}"
+                found[resource.name] = self._translated(error, right=right)
             except FutureTimeout as error:
                 raise self._no_response() from error
             else:
@@ -178,7 +183,8 @@ class ConfluentTopicAdmin:
         failed: dict[str, OperatingError] = {}
         for resource, future in futures.items():
             try:
-                self._result(future, refused=TopicRefused)
+                right = f"ALTER_CONFIGS on topic {resource.name}"
+                self._result(future, refused=TopicRefused, right=right)
             except OperatingError as error:
                 failed[resource.name] = error
         return failed
@@ -209,7 +215,7 @@ class ConfluentTopicAdmin:
         failed: dict[str, Exception | None] = {}
         for topic, future in futures.items():
             try:
-                self._result(future, refused=TopicRefused)
+                self._result(future, refused=TopicRefused, right=f"CREATE on topic {topic}")
             except OperatingError as error:
                 failed[topic] = error
         return failed
@@ -221,7 +227,7 @@ class ConfluentTopicAdmin:
             ),
             refused=TopicRefused,
         )
-        self._result(futures[topic], refused=TopicRefused)
+        self._result(futures[topic], refused=TopicRefused, right=f"ALTER on topic {topic}")
         self._visible(topic, partitions)
 
     def delete_topic(self, topic_id: str) -> None:
@@ -266,7 +272,7 @@ class ConfluentTopicAdmin:
         while True:
             described = self._described(topic).get(topic)
             if described is not None and _is_whole(described, partitions):
-                return _info(described)
+                return _info(topic, described, self._cluster)
             if time.monotonic() > deadline_s:
                 raise ClusterUnavailable(
                     f"cluster at {self._servers}: {topic} was accepted, but its {partitions}"
@@ -284,13 +290,11 @@ class ConfluentTopicAdmin:
         except (TypeError, ValueError) as error:
             raise refused(f"cluster at {self._servers}: {error}") from error
 
-    def _result(
-        self, future: Future[Any], *, refused: type[OperatingError] = ClusterUnavailable
-    ) -> Any:
+    def _result(self, future: Future[Any], *, refused: type[OperatingError], right: str) -> Any:
         try:
             return future.result(timeout=self._timeout_s * 2)
         except KafkaException as error:
-            raise self._translated(error, refused=refused) from error
+            raise self._translated(error, refused=refused, right=right) from error
         except FutureTimeout as error:
             raise self._no_response() from error
 
@@ -299,13 +303,18 @@ class ConfluentTopicAdmin:
         return ClusterUnavailable(f"cluster at {self._servers}: no response")
 
     def _translated(
-        self, error: KafkaException, *, refused: type[OperatingError] = ClusterUnavailable
+        self,
+        error: KafkaException,
+        *,
+        refused: type[OperatingError] = ClusterUnavailable,
+        right: str = "",
     ) -> OperatingError:
-        """As an error of this package: unavailable, already exists, or refused."""
+        """As an error of this package: unavailable, already exists, or refused. `right`: that the request
+        needs."""
         cause = _cause(error)
         if _is_client_error(cause):
             self._clients.raise_reason()
-        text = f"cluster at {self._servers}: {cause.str()}"
+        text = f"cluster at {self._servers}: {_text(cause, right, self._cluster)}"
         if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicAlreadyExists(text)
         if cause.code() in _TEMPORARY or _is_client_error(cause):
@@ -392,10 +401,16 @@ def _settings_or_error(
     return {**found}
 
 
-def _info(described: TopicDescription | KafkaError) -> TopicInfo:
+def _info(topic: str, described: TopicDescription | KafkaError, cluster: str) -> TopicInfo:
     if isinstance(described, KafkaError):
-        return TopicInfo(partitions=0, error=described.str())
+        return TopicInfo(0, error=_text(described, f"DESCRIBE on topic {topic}", cluster))
     return TopicInfo(partitions=len(described.partitions), topic_id=_id_text(described))
+
+
+def _text(cause: KafkaError, right: str, cluster: str) -> str:
+    """The brokers' text, or which right is missing."""
+    code = cause.code()
+    return refusal(code, right, cluster) if code in DENIED else cause.str()
 
 
 def _settings(entries: Mapping[str, ConfigEntry]) -> dict[str, TopicSetting]:

@@ -41,7 +41,7 @@ from ureplicator_common.kafka.connection import CONNECT_TIMEOUT_S as CONNECT_TIM
 from ureplicator_common.kafka.connection import BlockingConnection as BlockingConnection
 from ureplicator_common.kafka.connection import Channels, OpenChannel
 from ureplicator_common.kafka.connection import connect as connect
-from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.errors import ErrorCode, refusal
 from ureplicator_common.kafka.security.channel import Opened as Opened
 from ureplicator_common.kafka.security.channel import Security as Security
 from ureplicator_common.kafka.security.channel import security_of
@@ -54,6 +54,7 @@ MIN_SILENCE_S = 0.3
 FIND_COORDINATOR_VERSION = 3
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
+_KEYS = {GROUP_COORDINATOR: "group", TRANSACTION_COORDINATOR: "transactional id"}
 READ_UNCOMMITTED = 0
 """The end of a log is its high watermark: what all replicas in sync hold."""
 READ_COMMITTED = 1
@@ -77,6 +78,7 @@ def open_client(
     return ClusterClient(
         properties["bootstrap.servers"],
         security=security_of(properties, cluster=cluster),
+        name=cluster,
         timeout_s=timeout_s,
         order=order,
         client_id=client_id,
@@ -98,6 +100,7 @@ class ClusterClient:
         self,
         bootstrap: str,
         *,
+        name: str = "",
         security: Security | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
         order: BrokerOrder | None = None,
@@ -106,14 +109,15 @@ class ClusterClient:
         pause: Callable[[float], None] = time.sleep,
         client_id: str = CLIENT_ID,
     ) -> None:
-        """`client_id`: name in the brokers' logs, metrics and quotas."""
+        """`name`: of the cluster, in reasons; `client_id`: name in the brokers' logs, metrics and quotas."""
+        self.name = f"cluster {name}" if name else f"the cluster at {bootstrap}"
         self._order = order or broker_order(bootstrap)
         self.client_id = client_id
         self._security = security or Security()
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self.pause = pause
-        self._views = ViewDecoder()
+        self._views = ViewDecoder(self.name)
         self._channels = Channels(
             open_channel or partial(BlockingConnection.open, client_id=client_id), self._security
         )
@@ -230,7 +234,9 @@ class ClusterClient:
     def _read_brokers(self, broker: Broker) -> None:
         """After a failure, from one that responds. Without a response the next request tries it again."""
         with suppress(ClusterUnavailable):
-            (view,) = self._attempt(broker, [MetadataRequest(())], ViewDecoder(), part=ANY_PART)
+            (view,) = self._attempt(
+                broker, [MetadataRequest(())], ViewDecoder(self.name), part=ANY_PART
+            )
             self._discovered(view)
 
     def _discovered(self, view: ClusterView) -> None:
@@ -269,7 +275,8 @@ class ClusterClient:
             )
             for key, reply in zip(unknown, replies, strict=True):
                 if reply.error_code:
-                    reason = f"no coordinator: {error_name(reply.error_code)}"
+                    right = f"DESCRIBE on {_KEYS[kind]} {key}"
+                    reason = f"no coordinator: {refusal(reply.error_code, right, self.name)}"
                 else:
                     self._coordinators[kind, key] = Broker(reply.node_id, reply.host, reply.port)
         led: dict[Broker, list[str]] = {}

@@ -8,9 +8,9 @@ show that all topics were deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.errors import ErrorCode, refusal
 from ureplicator_common.kafka.wire.metadata import METADATA_VERSION, Metadata, decode_metadata
 from ureplicator_common.kafka.wire.reader import CORRELATION_ID_BYTES
 
@@ -35,19 +35,32 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """One Metadata response. `missing`: requested topics that do not exist."""
+    """One Metadata response. `missing`: requested topics that do not exist. `refused`: those that the brokers
+    do not show, with the reason; whether they exist is not known."""
 
     cluster_id: str
     brokers: Mapping[int, Broker]
     leaders: Mapping[tuple[str, int], Leader]
     topic_ids: Mapping[str, str]
     missing: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def absence(self, topic: str) -> str:
+        """Reason why a partition of a topic has no leader here."""
+        return self.refused.get(topic, "no leader")
+
+    def leaderless(self, topic: str) -> str:
+        """The same, to follow the name of the partition."""
+        reason = self.refused.get(topic)
+        return f": {reason}" if reason else " has no leader, or does not exist"
 
 
 class ViewDecoder:
-    """Decodes Metadata responses, in place of the library's class. Most are byte for byte the last one."""
+    """Decodes Metadata responses, in place of the library's class. Most are byte for byte the last one.
+    `cluster`: name of the cluster in reasons."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
         self._body = b""
         self._view: ClusterView | None = None
 
@@ -56,12 +69,12 @@ class ViewDecoder:
         assert (version, header) == (METADATA_VERSION, True)
         body = raw[CORRELATION_ID_BYTES:]
         if self._view is None or body != self._body:
-            self._view = _view(decode_metadata(body))
+            self._view = _view(decode_metadata(body), self._cluster)
             self._body = body
         return self._view
 
 
-def _view(metadata: Metadata) -> ClusterView:
+def _view(metadata: Metadata, cluster: str) -> ClusterView:
     known = [row for row in metadata.topics if row.error == ErrorCode.NONE]
     leaders: dict[tuple[int, int], Leader] = {}
     """Many partitions have the same node with the same epoch."""
@@ -80,6 +93,11 @@ def _view(metadata: Metadata) -> ClusterView:
             for topic in metadata.topics
             if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ),
+        refused={
+            topic.name: refusal(topic.error, f"DESCRIBE on topic {topic.name}", cluster)
+            for topic in metadata.topics
+            if topic.error not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        },
     )
 
 

@@ -9,6 +9,7 @@ Source of the codes: https://kafka.apache.org/protocol.html#protocol_error_codes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -33,6 +34,7 @@ class ErrorCode(IntEnum):
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     TOPIC_ALREADY_EXISTS = 36
     NOT_CONTROLLER = 41
@@ -43,6 +45,7 @@ class ErrorCode(IntEnum):
     INVALID_TXN_STATE = 48
     INVALID_PRODUCER_ID_MAPPING = 49
     CONCURRENT_TRANSACTIONS = 51
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
@@ -127,6 +130,28 @@ OF_A_PARTITION = frozenset(
 )
 """Errors of a single partition in the response of a coordinator. Any other one stands beside each partition,
 too, and concerns the transaction, the group or the coordinator."""
+
+DENIED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""The principal lacks a right; which one depends on the request:
+https://kafka.apache.org/documentation/#operations_resources_and_protocols"""
+
+Rights = Mapping[int, str]
+"""Error code -> the right whose lack it means in the response to a request."""
+
+
+def refusal(code: int, right: str, cluster: str) -> str:
+    """Name of an error code; one of `DENIED` with the missing right, as in "READ on topic orders"."""
+    name = error_name(code)
+    if code not in DENIED or not right:
+        return name
+    return f"{name}: the principal lacks {right} at {cluster}"
 
 
 def error_name(code: int) -> str:

@@ -18,7 +18,7 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     ClusterView,
 )
-from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.errors import refusal
 
 TopicPartition = tuple[str, int]
 OffsetOrError = int | PartitionUnavailable
@@ -44,7 +44,7 @@ def offsets_at(
     known = {key for keys in led.values() for key in keys}
     leaderless = [key for key in times_ms if key not in known]
     if leaderless:
-        yield {key: no_leader(key) for key in leaderless}
+        yield {key: no_leader(key, view) for key in leaderless}
     for broker, keys in led.items():
         wanted = {key: times_ms[key] for key in keys}
         try:
@@ -65,14 +65,14 @@ def _offsets_at(
     ends = list_at(client, broker, latest, isolation=isolation) if timed else {}
     rows = list_at(client, broker, times_ms, isolation=isolation)
     behind = {key: ends[key] for key in ends.keys() & rows.keys() if rows[key] == (0, NOT_FOUND)}
-    return {key: _offset(key, behind.get(key) or rows.get(key)) for key in times_ms}
+    return {key: _offset(key, behind.get(key) or rows.get(key), client.name) for key in times_ms}
 
 
-def _offset(key: TopicPartition, row: tuple[int, int] | None) -> OffsetOrError:
+def _offset(key: TopicPartition, row: tuple[int, int] | None, cluster: str) -> OffsetOrError:
     if row is None:
         return no_leader(key)
     code, offset = row
-    return refused(key, code) if code else offset
+    return refused(key, code, cluster) if code else offset
 
 
 def list_at(
@@ -118,16 +118,16 @@ def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def no_leader(key: TopicPartition) -> PartitionUnavailable:
-    return PartitionUnavailable(
-        f"{key[0]}/{key[1]} has no leader, or does not exist", delay_s=RETRY_S
-    )
+def no_leader(key: TopicPartition, view: ClusterView | None = None) -> PartitionUnavailable:
+    """Reason why a partition has no leader in a view, or no row in a leader's response."""
+    topic, number = key
+    text = view.leaderless(topic) if view else " is not shown by its leader"
+    return PartitionUnavailable(f"{topic}/{number}{text}", delay_s=RETRY_S)
 
 
-def refused(key: TopicPartition, code: int) -> PartitionUnavailable:
-    return PartitionUnavailable(
-        f"offsets of {key[0]}/{key[1]}: {error_name(code)}", delay_s=RETRY_S
-    )
+def refused(key: TopicPartition, code: int, cluster: str) -> PartitionUnavailable:
+    reason = refusal(code, f"DESCRIBE on topic {key[0]}", cluster)
+    return PartitionUnavailable(f"offsets of {key[0]}/{key[1]}: {reason}", delay_s=RETRY_S)
 
 
 def _request(times_ms: Mapping[TopicPartition, int], isolation: int) -> ListOffsetsRequest:

@@ -92,7 +92,7 @@ class KafkaLogReader:
         led = healthy_first(self._client, by_leader(view, keys))
         for broker, some in led.items():
             found |= self._extents_at(broker, some)
-        return {key: found.get(key) or no_leader(key) for key in keys}
+        return {key: found.get(key) or no_leader(key, view) for key in keys}
 
     def offsets_at(
         self, times_ms: Mapping[TopicPartition, int], *, committed: bool = True
@@ -145,7 +145,10 @@ class KafkaLogReader:
             ends = list_at(self._client, broker, latest)
         except ClusterUnavailable as error:
             return dict.fromkeys(keys, PartitionUnavailable(str(error)))
-        return {key: _extent(key, starts.get(key), ends.get(key), whole.get(key)) for key in keys}
+        name = self._client.name
+        return {
+            key: _extent(key, starts.get(key), ends.get(key), whole.get(key), name) for key in keys
+        }
 
     def _times_at(
         self, broker: Broker, offsets: Mapping[TopicPartition, int]
@@ -233,13 +236,14 @@ def _extent(
     start: tuple[int, int] | None,
     end: tuple[int, int] | None,
     whole: tuple[int, int] | None,
+    cluster: str,
 ) -> Extent | PartitionUnavailable:
     """Each is an error code and an offset; `whole`: the end of the log."""
     if start is None or end is None or whole is None:
         return no_leader(key)
     code = start[0] or end[0] or whole[0]
     if code:
-        return refused(key, code)
+        return refused(key, code, cluster)
     return Extent(start[1], end[1], max(0, whole[1] - end[1]))
 
 

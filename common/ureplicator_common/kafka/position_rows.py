@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.errors import OF_A_PARTITION, error_name
+from ureplicator_common.kafka.errors import OF_A_PARTITION, refusal
 from ureplicator_common.portions import portions
 
 POSITIONS_PER_REQUEST = 500
@@ -18,11 +18,14 @@ TargetPartition = tuple[str, int]
 
 
 def by_partition(
-    codes: Mapping[TargetPartition, int],
+    codes: Mapping[TargetPartition, int], *, right: str, cluster: str
 ) -> tuple[set[int], dict[TargetPartition, str]]:
-    """Codes that concern all of a request, and the partitions that were refused by themselves."""
+    """Codes that concern all of a request, and the partitions that were refused by themselves. `right`: on
+    each topic, that the request needs."""
     return set(codes.values()) - OF_A_PARTITION, {
-        key: error_name(code) for key, code in codes.items() if code in OF_A_PARTITION
+        key: refusal(code, f"{right} on topic {key[0]}", cluster)
+        for key, code in codes.items()
+        if code in OF_A_PARTITION
     }
 
 

@@ -244,7 +244,9 @@ class PositionStore:
                     for topic in response.results_by_topic_v3_and_below
                     for row in topic.results_by_partition
                     if row.partition_error_code != ErrorCode.OPERATION_NOT_ATTEMPTED
-                }
+                },
+                right="WRITE",
+                cluster=self._client.name,
             )
 
         return self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
@@ -287,7 +289,9 @@ class PositionStore:
                     (topic.name, row.partition_index): row.error_code
                     for topic in response.topics
                     for row in topic.partitions
-                }
+                },
+                right="READ",
+                cluster=self._client.name,
             )
 
         return self._until_accepted(self._group, GROUP_COORDINATOR, attempt)
@@ -344,7 +348,13 @@ class PositionStore:
         return self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
 
     def _until_accepted(self, key: str, kind: int, attempt: Callable[[Broker], Attempt[T]]) -> T:
-        return until_accepted(self._client, key=key, kind=kind, attempt=attempt)
+        rights: dict[int, str] = {
+            ErrorCode.GROUP_AUTHORIZATION_FAILED: f"READ on group {self._group}",
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+                f"WRITE on transactional id {self._transactional_id}"
+            ),
+        }
+        return until_accepted(self._client, key=key, kind=kind, attempt=attempt, rights=rights)
 
 
 def read_positions(
@@ -353,6 +363,7 @@ def read_positions(
     """See `PositionStore.read`. A coordinator that does not know the group has no position of it: Kafka's
     brokers respond with none, others with GROUP_ID_NOT_FOUND. Not `stable`, for display: the last commit,
     also while another one is open, and a cluster that does not respond is reported at once."""
+    rights: dict[int, str] = {ErrorCode.GROUP_AUTHORIZATION_FAILED: f"DESCRIBE on group {group}"}
 
     def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, Position]]:
         response = client.call(
@@ -365,13 +376,21 @@ def read_positions(
         for topic in response.topics:
             for row in topic.partitions:
                 codes.add(row.error_code)
+                if row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    rights[row.error_code] = f"DESCRIBE on topic {topic.name}"
                 found[(topic.name, row.partition_index)] = Position(
                     row.committed_offset, row.committed_leader_epoch, row.metadata or ""
                 )
         return codes, found
 
     return until_accepted(
-        client, key=group, kind=GROUP_COORDINATOR, attempt=attempt, repeatable=stable, waits=stable
+        client,
+        key=group,
+        kind=GROUP_COORDINATOR,
+        attempt=attempt,
+        repeatable=stable,
+        waits=stable,
+        rights=rights,
     )
 
 

@@ -11,7 +11,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetCommitResponse
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import GROUP_COORDINATOR, ClusterClient
-from ureplicator_common.kafka.errors import COORDINATOR_MOVED, error_name
+from ureplicator_common.kafka.errors import COORDINATOR_MOVED, ErrorCode, refusal
 from ureplicator_common.kafka.position_rows import TargetPartition, in_requests, rows_by_topic
 
 
@@ -57,7 +57,16 @@ def _publish_batch(
     response = client.call(
         client.coordinator(group, GROUP_COORDINATOR), request, OffsetCommitResponse
     )
-    codes = {row.error_code for topic in response.topics for row in topic.partitions}
-    if codes & COORDINATOR_MOVED:
+    codes = {(topic.name, row.error_code) for topic in response.topics for row in topic.partitions}
+    if {code for _, code in codes} & COORDINATOR_MOVED:
         client.forget_coordinator(group, GROUP_COORDINATOR)
-    return {error_name(code) for code in codes if code}
+    of_group = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return {
+        refusal(
+            code,
+            f"READ on group {group}" if code == of_group else f"READ on topic {topic}",
+            client.name,
+        )
+        for topic, code in codes
+        if code
+    }

@@ -224,10 +224,15 @@ def _text(found: ClusterComparison) -> str:
     parts = [
         _listed("not in the source", found.missing),
         _listed("partition count differs at the source", sorted(found.mismatched)),
+        _explained("not described by the source", found.source_findings),
         _listed("stopped", sorted(found.stopped)),
-        _listed("wrong at the target", sorted(found.target_findings)),
+        _explained("wrong at the target", found.target_findings),
     ]
     return "; ".join(filter(None, parts)) or "source and target match the whitelist"
+
+
+def _explained(what: str, findings: Mapping[str, str]) -> str:
+    return _listed(what, [f"{topic} ({why})" for topic, why in sorted(findings.items())])
 
 
 def _listed(what: str, topics: Sequence[str]) -> str:

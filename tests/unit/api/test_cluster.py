@@ -137,6 +137,7 @@ def test_source_validation_changes_nothing(rest: RestFixture) -> None:
         "numMismatchedTopics": 1,
         "numMismatchedTopicPartitions": 2,
         "mismatchedTopicPartitions": {"orders": 2},
+        "sourceFindings": {},
         "targetFindings": {
             "lost": "the target has no topic lost",
             "orders": "target topic orders has 1 of 2 partitions",
@@ -146,6 +147,18 @@ def test_source_validation_changes_nothing(rest: RestFixture) -> None:
     }
     assert rest.intent("orders") == TopicIntent(2, 2)
     assert rest.target.topics()["orders"].partitions == 1
+
+
+def test_topics_that_the_clusters_do_not_describe_are_not_missing(rest: RestFixture) -> None:
+    """Without the right to describe a topic, no list has it."""
+    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.target.put("orders", 2)
+    rest.source.model.hidden = rest.target.model.hidden = {"orders"}
+    shown = rest.call("GET", "/validation/srcKafka").get_json()
+    assert shown["missingTopics"] == []
+    lacking = "TOPIC_AUTHORIZATION_FAILED: the principal lacks DESCRIBE on topic orders at cluster"
+    assert shown["sourceFindings"]["orders"].startswith(f"source: {lacking}")
+    assert shown["targetFindings"]["orders"].startswith(f"target topic orders: {lacking}")
 
 
 def test_source_validation_without_the_target(rest: RestFixture) -> None:

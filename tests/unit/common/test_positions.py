@@ -17,7 +17,7 @@ from ureplicator_common.kafka.client import (
     Broker,
     ClusterClient,
 )
-from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, error_name
+from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
 from ureplicator_common.kafka.position_rows import POSITIONS_PER_REQUEST
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore
 from ureplicator_common.kafka.publication import publish_positions
@@ -208,9 +208,10 @@ def test_many_positions_go_in_portions_but_in_one_transaction() -> None:
 @pytest.mark.parametrize("code", sorted(OF_A_PARTITION))
 def test_what_is_said_of_a_partition_refuses_its_position(code: int) -> None:
     store, _ = ready(TxnOffsetCommit=[code])
-    with pytest.raises(CommitRefused) as refusal:
+    with pytest.raises(CommitRefused) as refused:
         store.commit({KEY: Position(5)})
-    assert refusal.value.refused == {KEY: error_name(code)}
+    right = "READ on topic t"
+    assert refused.value.refused == {KEY: refusal(code, right, "the cluster at nowhere:1")}
 
 
 def test_a_refusal_is_reported_though_the_abort_fails() -> None:

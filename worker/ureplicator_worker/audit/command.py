@@ -208,8 +208,10 @@ def _former(command: Command) -> AuditResult | None:
 def _request(settings: Settings, command: Command) -> AuditRequest:
     route = command.wanted.route
     with ExitStack() as stack:
-        source = stack.enter_context(_closing(ConfluentTopicAdmin(settings.cluster(route.source))))
-        target = stack.enter_context(_closing(ConfluentTopicAdmin(settings.cluster(route.target))))
+        source, target = (
+            stack.enter_context(_closing(ConfluentTopicAdmin(settings.cluster(name), name=name)))
+            for name in (route.source, route.target)
+        )
         logs = KafkaLogReader(_client(settings, route.source))
         stack.callback(logs.close)
         copies = KafkaLogReader(_client(settings, route.target))

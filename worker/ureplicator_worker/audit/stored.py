@@ -22,7 +22,7 @@ from typing import Protocol
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker, ClusterClient, connect, open_client
-from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.errors import refusal
 from ureplicator_common.kafka.log_offsets import fetch_request
 from ureplicator_common.model import Route
 from ureplicator_worker.audit.core.batches import (
@@ -114,7 +114,7 @@ class StoredBatches:
         view = self._client.view([self._topic])
         leader = view.leaders.get((self._topic, partition))
         if leader is None or leader.node_id not in view.brokers:
-            raise ClusterUnavailable(f"{self._topic}/{partition} has no leader")
+            raise ClusterUnavailable(f"{self._topic}/{partition}{view.leaderless(self._topic)}")
         return view.brokers[leader.node_id]
 
     def _sent(self, broker: Broker, partition: int, offset: int) -> Received:
@@ -171,7 +171,8 @@ class StoredBatches:
             if received.varint() == 2:
                 _, error, *_ = received.number(_PARTITION)
         if error:
-            raise ClusterUnavailable(f"{self._topic}: {error_name(error)}")
+            right = f"READ on topic {self._topic}"
+            raise ClusterUnavailable(f"{self._topic}: {refusal(error, right, self._client.name)}")
         aborted: list[tuple[int, int]] = []
         for _ in range(max(0, received.varint() - 1)):
             producer, first = received.number(_TRANSACTION)

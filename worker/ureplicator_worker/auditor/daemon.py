@@ -223,7 +223,9 @@ class Auditor:
         return {name: dict(each.properties) for name, each in self._settings.clusters.items()}
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
-        return ConfluentTopicAdmin(self._settings.cluster(cluster), timeout_s=CLUSTER_TIMEOUT_S)
+        return ConfluentTopicAdmin(
+            self._settings.cluster(cluster), name=cluster, timeout_s=CLUSTER_TIMEOUT_S
+        )
 
     def _positions(self, cluster: str) -> KafkaPositionReader:
         return KafkaPositionReader(self._client(cluster))

@@ -267,6 +267,8 @@ def _topics(
     for end, view, topic in ends:
         if topic in view.missing and stored.offset >= 0:
             raise CannotStart(f"{end} topic {topic} was deleted", temporary=True)
+        if topic in view.refused:
+            raise CannotStart(f"{end}: {view.refused[topic]}", temporary=True)
         if topic not in view.topic_ids:
             raise CannotStart(f"topic {topic} does not exist on the {end}", temporary=True)
         if (topic, partition.number) not in view.leaders:

@@ -42,7 +42,7 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     open_client,
 )
-from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.errors import ErrorCode, error_name, refusal
 from ureplicator_worker.copier.raw.batches.committed import committed_batches
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind
 from ureplicator_worker.copier.raw.net.fetch_api import Fetched, Wanted
@@ -211,7 +211,7 @@ class RangeReader:
         leader = view.leaders.get((self._topic, self._partition))
         broker: Broker | None = view.brokers.get(leader.node_id) if leader else None
         if leader is None or broker is None:
-            raise ClusterUnavailable(f"{self} has no leader, or does not exist")
+            raise ClusterUnavailable(f"{self}{view.leaderless(self._topic)}")
         topic_id = view.topic_ids[self._topic]
         if self._topic_id not in ("", topic_id):
             raise LogChanged(f"topic {self._topic} was recreated while it was read")
@@ -295,5 +295,6 @@ class RangeReader:
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRange(f"{where} is not in the log")
         if fetched.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise ReadRefused(f"{where}: {error_name(fetched.error)}")
+            right = f"READ on topic {self._topic}"
+            raise ReadRefused(f"{where}: {refusal(fetched.error, right, self._client.name)}")
         raise ClusterUnavailable(f"{where}: {error_name(fetched.error)}")

@@ -31,7 +31,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, topic_id_text
 from ureplicator_common.kafka.acls import AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.kafka.client import ClusterClient, controller_rows
-from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.errors import ErrorCode, refusal
 from ureplicator_common.portions import portions
 
 VERSION = 1
@@ -92,7 +92,7 @@ class KafkaAclAdmin:
     def read(self) -> frozenset[TopicAcl]:
         reply = self._client.call_any(_describe_request, DescribeAclsResponse)
         if reply.error_code:
-            raise self._failure(reply)
+            raise self._failure(reply, "DESCRIBE on the cluster")
         return frozenset(
             _acl(resource, row)
             for resource in reply.resources
@@ -150,11 +150,12 @@ class KafkaAclAdmin:
             for acl, row in zip(portion, rows, strict=True):
                 for each in (row, *getattr(row, "matching_acls", ())):
                     if each.error_code:
-                        failed[acl] = self._failure(each)
+                        failed[acl] = self._failure(each, "ALTER on the cluster")
         return failed
 
-    def _failure(self, row: Any) -> OperatingError:
-        text = f"{self._name}: {error_name(row.error_code)} {row.error_message or ''}".strip()
+    def _failure(self, row: Any, right: str) -> OperatingError:
+        reason = refusal(row.error_code, right, f"cluster {self._name}")
+        text = f"{self._name}: {reason} {row.error_message or ''}".strip()
         if row.error_code == ErrorCode.SECURITY_DISABLED:
             return NoAuthorizer(text)
         return ClusterUnavailable(text) if row.error_code in TEMPORARY else AclRefused(text)

@@ -23,7 +23,13 @@ from ureplicator_common.kafka.claims.records import (
     encode_value,
 )
 from ureplicator_common.kafka.client import EARLIEST, Broker, ClusterClient, ClusterView
-from ureplicator_common.kafka.errors import LEADER_MOVED, RETRIABLE_PRODUCE, ErrorCode, error_name
+from ureplicator_common.kafka.errors import (
+    LEADER_MOVED,
+    RETRIABLE_PRODUCE,
+    ErrorCode,
+    error_name,
+    refusal,
+)
 from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
 from ureplicator_common.kafka.topics.creation import create_topic
@@ -80,7 +86,9 @@ class KafkaClaimLog:
             if not code:
                 return
             if code not in RETRIABLE_PRODUCE and code not in LEADER_MOVED:
-                raise TopicRefused(f"topic {CLAIMS_TOPIC}: {error_name(code)}")
+                right = f"WRITE on topic {CLAIMS_TOPIC}"
+                reason = refusal(code, right, self._client.name)
+                raise TopicRefused(f"topic {CLAIMS_TOPIC}: {reason}")
             if self._client.now_s() >= deadline_s:
                 raise ClusterUnavailable(f"topic {CLAIMS_TOPIC}: {error_name(code)}")
             self._client.pause(RETRY_S)
@@ -104,9 +112,7 @@ class KafkaClaimLog:
     def _leader(self, view: ClusterView) -> Broker:
         topic_id = view.topic_ids.get(CLAIMS_TOPIC, "")
         if not topic_id:
-            raise ClusterUnavailable(
-                f"topic {CLAIMS_TOPIC}: no metadata, or no right to describe it"
-            )
+            raise ClusterUnavailable(f"topic {CLAIMS_TOPIC}: {view.absence(CLAIMS_TOPIC)}")
         if topic_id != self._topic_id:
             self._claims, self._topic_id = Claims(), topic_id
         broker = _broker(view)
@@ -125,16 +131,21 @@ class KafkaClaimLog:
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._restart(leader)
             return False
-        _require(row.error_code)
+        self._require(row.error_code, "READ")
         _add_all(claims, row)
         return claims.next_offset >= int(row.high_watermark)
 
     def _restart(self, leader: Broker) -> None:
         """The log was truncated, or begins later: it is read again from its start."""
         code, start = list_at(self._client, leader, {_KEY: EARLIEST})[_KEY]
-        _require(code)
+        self._require(code, "DESCRIBE")
         self._claims = Claims()
         self._claims.next_offset = start
+
+    def _require(self, code: int, right: str) -> None:
+        if code:
+            reason = refusal(code, f"{right} on topic {CLAIMS_TOPIC}", self._client.name)
+            raise ClusterUnavailable(f"topic {CLAIMS_TOPIC}: {reason}", delay_s=0.2)
 
 
 def _broker(view: ClusterView) -> Broker | None:
@@ -158,8 +169,3 @@ def _add_all(claims: Claims, row: Any) -> None:
         raise ClaimsUnreadable(f"topic {CLAIMS_TOPIC} cannot be read: {error}") from error
     if claims.next_offset == begin and begin < int(row.high_watermark):
         raise ClusterUnavailable(f"topic {CLAIMS_TOPIC}: an empty response at {begin}", delay_s=0.2)
-
-
-def _require(code: int) -> None:
-    if code:
-        raise ClusterUnavailable(f"topic {CLAIMS_TOPIC}: {error_name(code)}", delay_s=0.2)

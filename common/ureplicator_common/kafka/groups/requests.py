@@ -22,7 +22,7 @@ from kafka.protocol.consumer import OffsetDeleteRequest, OffsetDeleteResponse
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker, ClusterClient
-from ureplicator_common.kafka.errors import COORDINATOR_MOVED, ErrorCode, error_name
+from ureplicator_common.kafka.errors import COORDINATOR_MOVED, ErrorCode, Rights, error_name
 from ureplicator_common.kafka.groups import (
     SHARE,
     GroupList,
@@ -37,7 +37,6 @@ from ureplicator_common.kafka.groups.rights import (
     TO_COMMIT,
     TO_DELETE,
     TO_READ,
-    Rights,
     error_reason,
 )
 from ureplicator_common.kafka.position_rows import in_requests

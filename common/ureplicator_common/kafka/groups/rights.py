@@ -5,12 +5,7 @@ Source: https://kafka.apache.org/documentation/#operations_resources_and_protoco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ureplicator_common.kafka.errors import ErrorCode, error_name
-
-Rights = Mapping[int, str]
-"""Error code -> the right whose lack it means."""
+from ureplicator_common.kafka.errors import ErrorCode, Rights, error_name
 
 _GROUP, _TOPIC = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 TO_READ: Rights = {_GROUP: "DESCRIBE on the group", _TOPIC: "DESCRIBE on the topic"}

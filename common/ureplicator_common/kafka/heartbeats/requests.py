@@ -18,7 +18,7 @@ from kafka.record import MemoryRecords
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import EARLIEST, LATEST, Broker, ClusterClient
-from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.errors import refusal
 from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
 from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
@@ -39,7 +39,7 @@ class KafkaHeartbeats:
         response = self._client.call(self._leader(topic), beat, ProduceResponse)
         for each in response.responses:
             for row in each.partition_responses:
-                _require(topic, row.error_code)
+                self._require(topic, row.error_code, "WRITE")
 
     def newest_ms(self, topic: str) -> int | None:
         leader = self._leader(topic)
@@ -51,7 +51,7 @@ class KafkaHeartbeats:
         )
         response = self._client.call(leader, request, FetchResponse)
         row = fetched_row(response, topic)
-        _require(topic, row.error_code)
+        self._require(topic, row.error_code, "READ")
         if start < end and not row.records:
             raise ClusterUnavailable(
                 f"{topic}: a response without records before {end}", delay_s=0.2
@@ -66,7 +66,7 @@ class KafkaHeartbeats:
         leader = view.leaders.get((topic, NUMBER))
         broker = view.brokers.get(leader.node_id) if leader else None
         if broker is None:
-            raise ClusterUnavailable(f"{topic} has no leader, or does not exist", delay_s=0.2)
+            raise ClusterUnavailable(f"{topic}{view.leaderless(topic)}", delay_s=0.2)
         return broker
 
     def _at(self, leader: Broker, topic: str, time_ms: int) -> int:
@@ -75,13 +75,13 @@ class KafkaHeartbeats:
         if key not in rows:
             raise ClusterUnavailable(f"{topic} is not shown by its leader", delay_s=0.2)
         code, offset = rows[key]
-        _require(topic, code)
+        self._require(topic, code, "DESCRIBE")
         return offset
 
-
-def _require(topic: str, code: int) -> None:
-    if code:
-        raise ClusterUnavailable(f"{topic}: {error_name(code)}", delay_s=0.2)
+    def _require(self, topic: str, code: int, right: str) -> None:
+        if code:
+            reason = refusal(code, f"{right} on topic {topic}", self._client.name)
+            raise ClusterUnavailable(f"{topic}: {reason}", delay_s=0.2)
 
 
 def _times_ms(topic: str, row: Any) -> Iterator[int]:

@@ -17,7 +17,7 @@ from kafka.protocol.consumer import FetchResponse
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import EARLIEST, READ_UNCOMMITTED, Broker, ClusterClient
-from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.errors import ErrorCode, error_name, refusal
 from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row, first_offset
 from ureplicator_common.kafka.map_log.batches import decode_batches
@@ -124,7 +124,7 @@ class KafkaOffsetMaps:
         if not topic_id:
             if self._topic in view.missing:
                 return None
-            raise ClusterUnavailable(f"{self._topic}: no metadata, or no right to describe it")
+            raise ClusterUnavailable(f"{self._topic}: {view.absence(self._topic)}")
         leader = view.leaders.get((self._topic, NUMBER))
         broker = view.brokers.get(leader.node_id) if leader else None
         if broker is None:
@@ -144,7 +144,9 @@ class KafkaOffsetMaps:
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._restart(leader)
         if row.error_code:
-            raise ClusterUnavailable(f"{self._topic}: {error_name(row.error_code)}", delay_s=0.2)
+            right = f"READ on topic {self._topic}"
+            reason = refusal(row.error_code, right, self._client.name)
+            raise ClusterUnavailable(f"{self._topic}: {reason}", delay_s=0.2)
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
         followed.fetched(decode_batches(bytes(row.records or b"")), aborted)
         self._stable_end, self._end = int(row.last_stable_offset), int(row.high_watermark)

@@ -26,6 +26,7 @@ from ureplicator_common.kafka.errors import (
     RETRIABLE_PRODUCE,
     ErrorCode,
     error_name,
+    refusal,
 )
 from ureplicator_common.kafka.list_offsets import list_at
 from ureplicator_common.kafka.map_log import MapReading, MapRefused
@@ -143,7 +144,7 @@ class KafkaMapLog:
             create_map_topic(self._client, self._topic, replication_factor=replication_factor)
             view = self._view_of_created()
         if self._topic not in view.topic_ids:
-            raise MapRefused(f"topic {self._topic} is not shown: no right to describe it?")
+            raise MapRefused(f"topic {self._topic}: {view.absence(self._topic)}")
 
     def _find_leader(self) -> Broker:
         if self._leader is None:
@@ -203,7 +204,8 @@ class KafkaMapLog:
             self._leader = None
         if code in REFUSALS:
             self._leader = None
-            raise MapRefused(f"topic {self._topic}: {error_name(code)}")
+            right = f"WRITE on topic {self._topic}"
+            raise MapRefused(f"topic {self._topic}: {refusal(code, right, self._client.name)}")
         if code not in RETRIABLE_PRODUCE:
             raise ClusterUnavailable(f"{self._topic}: {error_name(code)}", delay_s=0.2)
 

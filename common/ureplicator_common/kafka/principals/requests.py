@@ -15,7 +15,7 @@ from kafka.protocol.admin import (
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.errors import refusal
 
 VERSION = 0
 """Both requests have it since they exist (Kafka 2.6 and 2.7)."""
@@ -34,7 +34,7 @@ class KafkaPrincipalReader:
             lambda: DescribeClientQuotasRequest(version=VERSION, components=[], strict=False),
             DescribeClientQuotasResponse,
         )
-        _require("quotas", reply)
+        self._require("quotas", reply, "DESCRIBE_CONFIGS on the cluster")
         return dict(sorted((_entity(each), _limits(each)) for each in reply.entries or ()))
 
     def scram_users(self) -> Mapping[str, str]:
@@ -42,17 +42,16 @@ class KafkaPrincipalReader:
             lambda: DescribeUserScramCredentialsRequest(version=VERSION, users=None),
             DescribeUserScramCredentialsResponse,
         )
-        _require("SCRAM users", reply)
+        self._require("SCRAM users", reply, "DESCRIBE on the cluster")
         return dict(sorted((str(each.user), _mechanisms(each)) for each in reply.results))
 
     def close(self) -> None:
         self._client.close()
 
-
-def _require(what: str, reply: Any) -> None:
-    if reply.error_code:
-        text = f"{what}: {error_name(reply.error_code)} {reply.error_message or ''}".strip()
-        raise ClusterUnavailable(text)
+    def _require(self, what: str, reply: Any, right: str) -> None:
+        if reply.error_code:
+            reason = refusal(reply.error_code, right, self._client.name)
+            raise ClusterUnavailable(f"{what}: {reason} {reply.error_message or ''}".strip())
 
 
 def _entity(entry: Any) -> str:

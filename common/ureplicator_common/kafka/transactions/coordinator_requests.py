@@ -13,7 +13,8 @@ from ureplicator_common.kafka.errors import (
     FENCED,
     WAIT_FOR_TRANSACTION,
     ErrorCode,
-    error_name,
+    Rights,
+    refusal,
 )
 from ureplicator_common.kafka.transactions.fencing import retry_delays
 
@@ -21,6 +22,7 @@ COORDINATOR_TIMEOUT_S = 15.0
 """Time for which one operation is retried while a coordinator moves or finishes a former transaction."""
 
 T = TypeVar("T")
+NO_RIGHTS: Rights = {}
 
 Attempt = tuple[set[int], T]
 """Error codes that a request does not handle itself, and its result, valid without such codes."""
@@ -38,11 +40,12 @@ def until_accepted(
     attempt: Callable[[Broker], Attempt[T]],
     repeatable: bool = False,
     waits: bool = True,
+    rights: Rights = NO_RIGHTS,
 ) -> T:
     """Repeat a request until no error is temporary; its result. Raises Fenced, ClusterUnavailable.
 
     `repeatable`: one without a response may be sent again, to the coordinator as it is then. `waits`: for a
-    coordinator that is being elected; nothing was sent then.
+    coordinator that is being elected; nothing was sent then. `rights`: those that the request needs.
     """
     deadline_s = client.deadline_s(COORDINATOR_TIMEOUT_S)
     for delay_s in retry_delays():
@@ -57,7 +60,9 @@ def until_accepted(
         codes = returned - {int(ErrorCode.NONE)}
         if not codes:
             return result
-        names = ", ".join(sorted(map(error_name, codes)))
+        names = ", ".join(
+            sorted(refusal(code, rights.get(code, ""), client.name) for code in codes)
+        )
         if codes & FENCED:
             raise Fenced(f"{key}: {names}")
         if codes & COORDINATOR_MOVED:

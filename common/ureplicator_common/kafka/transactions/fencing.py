@@ -24,6 +24,7 @@ from ureplicator_common.kafka.errors import (
     WAIT_FOR_TRANSACTION,
     ErrorCode,
     error_name,
+    refusal,
 )
 from ureplicator_common.model import TRANSACTION_TIMEOUT_MS
 from ureplicator_common.portions import portions
@@ -74,7 +75,8 @@ def _temporary(client: ClusterClient, id: str, code: int) -> str:
     if code in COORDINATOR_MOVED:
         client.forget_coordinator(id, TRANSACTION_COORDINATOR)
     elif code not in WAIT_FOR_TRANSACTION | FENCED:
-        raise ClusterUnavailable(f"{id}: {error_name(code)}")
+        right = f"WRITE on transactional id {id}"
+        raise ClusterUnavailable(f"{id}: {refusal(code, right, client.name)}")
     return error_name(code)
 
 

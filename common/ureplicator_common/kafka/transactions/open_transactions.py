@@ -29,7 +29,7 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     ClusterView,
 )
-from ureplicator_common.kafka.errors import ErrorCode, error_name
+from ureplicator_common.kafka.errors import refusal
 from ureplicator_common.kafka.features import accepted_versions
 from ureplicator_common.kafka.list_offsets import (
     TopicPartition,
@@ -53,7 +53,7 @@ def open_transactions(client: ClusterClient, keys: Sequence[TopicPartition]) -> 
     led = healthy_first(client, by_leader(view, keys))
     known = {key for some in led.values() for key in some}
     found: dict[TopicPartition, OpenTransaction | PartitionUnavailable] = {
-        key: no_leader(key) for key in keys if key not in known
+        key: no_leader(key, view) for key in keys if key not in known
     }
     for broker, some in led.items():
         try:
@@ -85,18 +85,18 @@ def _producers(
     )
     reply = client.call(broker, request, DescribeProducersResponse)
     outcomes = {
-        (topic.name, row.partition_index): _first(row)
+        (topic.name, row.partition_index): _first(row, topic.name, client.name)
         for topic in reply.topics
         for row in topic.partitions
     }
     return {key: each for key, each in outcomes.items() if each is not None}
 
 
-def _first(row: object) -> OpenTransaction | PartitionUnavailable | None:
+def _first(row: object, topic: str, cluster: str) -> OpenTransaction | PartitionUnavailable | None:
     """The transaction that holds the stable end, which began first."""
     error_code: int = getattr(row, "error_code", 0)
     if error_code:
-        return PartitionUnavailable(_refusal(error_code))
+        return PartitionUnavailable(refusal(error_code, f"READ on topic {topic}", cluster))
     began = [
         (each.current_txn_start_offset, each.producer_id)
         for each in getattr(row, "active_producers", ())
@@ -106,12 +106,6 @@ def _first(row: object) -> OpenTransaction | PartitionUnavailable | None:
         return None
     offset, producer_id = min(began)
     return OpenTransaction(producer_id, offset)
-
-
-def _refusal(code: int) -> str:
-    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return f"{error_name(code)}: naming open transactions needs Read on the topic"
-    return error_name(code)
 
 
 def _named(

@@ -9,7 +9,7 @@ from kafka.protocol.producer import InitProducerIdResponse
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, Broker, ClusterClient
-from ureplicator_common.kafka.errors import error_name
+from ureplicator_common.kafka.errors import ErrorCode, refusal
 from ureplicator_common.kafka.transactions.coordinator_requests import (
     Attempt,
     Fenced,
@@ -57,6 +57,11 @@ def init_producer(client: ClusterClient, transactional_id: str | None) -> Produc
             kind=TRANSACTION_COORDINATOR,
             attempt=attempt,
             repeatable=True,
+            rights={
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+                    f"WRITE on transactional id {transactional_id}"
+                )
+            },
         )
     except Fenced as error:  # two initialisations at once: one ended a transaction of the other
         raise ClusterUnavailable(f"not initialised: {error}", delay_s=RETRY_DELAY_S) from error
@@ -66,5 +71,6 @@ def _init_plain(client: ClusterClient) -> Producer:
     """Any broker assigns ids to producers without a transactional id."""
     response = client.call_any(lambda: init_request(None), InitProducerIdResponse)
     if response.error_code:
-        raise ClusterUnavailable(f"no producer id: {error_name(response.error_code)}", delay_s=0.2)
+        reason = refusal(response.error_code, "IDEMPOTENT_WRITE on the cluster", client.name)
+        raise ClusterUnavailable(f"no producer id: {reason}", delay_s=0.2)
     return Producer(response.producer_id, response.producer_epoch)

@@ -152,7 +152,9 @@ class FleetMetrics(Collector):
         """Source metrics; an unavailable cluster has no counts rather than wrong ones."""
         up = _family("source_up", "Whether the source cluster responds.", "route")
         missing = _family(
-            "missing_topics", "Whitelisted topics that do not exist at the source.", "route"
+            "missing_topics",
+            "Whitelisted topics that the source does not list: none, or no right to see it.",
+            "route",
         )
         mismatched = _family(
             "mismatched_topics",
@@ -164,7 +166,10 @@ class FleetMetrics(Collector):
             name = str(config.route)
             try:
                 found, _ = compare(
-                    fleet_state, config.route, self._clusters, topics_of=ClusterTopics.last
+                    fleet_state,
+                    config.route,
+                    self._clusters,
+                    topics_of=lambda cluster, _: cluster.last(),
                 )
             except OperatingError:
                 up.add_metric([name], 0)

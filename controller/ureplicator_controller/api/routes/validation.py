@@ -173,15 +173,17 @@ def _merged(found: Mapping[Route, ClusterComparison]) -> ClusterComparison:
     """All routes in one comparison; topics carry their route if there are several."""
     missing: list[str] = []
     mismatched: dict[str, int] = {}
+    at_source: dict[str, str] = {}
     findings: dict[str, str] = {}
     stopped: dict[str, str] = {}
     for route, each in found.items():
         prefix = f"{route}/" if len(found) > 1 else ""
         missing += [prefix + topic for topic in each.missing]
         mismatched |= {prefix + topic: count for topic, count in each.mismatched.items()}
+        at_source |= {prefix + topic: text for topic, text in each.source_findings.items()}
         findings |= {prefix + topic: text for topic, text in each.target_findings.items()}
         stopped |= {prefix + topic: why for topic, why in each.stopped.items()}
-    return ClusterComparison(tuple(missing), mismatched, findings, stopped)
+    return ClusterComparison(tuple(missing), mismatched, at_source, findings, stopped)
 
 
 def _refused(fleet_state: FleetState, chosen: Sequence[Route]) -> dict[str, str]:

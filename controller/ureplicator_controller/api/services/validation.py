@@ -6,7 +6,7 @@ is no result; without the target only a part is missing, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.config.settings import Settings
@@ -36,9 +36,10 @@ def compare(
     route: Route,
     clusters: Mapping[str, ClusterTopics],
     *,
-    topics_of: Callable[[ClusterTopics], Mapping[str, TopicInfo]] = ClusterTopics.recent_topics,
+    topics_of: Callable[[ClusterTopics, Sequence[str]], Mapping[str, TopicInfo]],
 ) -> tuple[ClusterComparison, str]:
-    """The comparison for one route, and why the target is left out ("": it is not).
+    """The comparison for one route, and why the target is left out ("": it is not). `topics_of`: topics of a
+    cluster, of which these are compared.
 
     Raises the error of the source.
     """
@@ -47,11 +48,12 @@ def compare(
         for key, stored in fleet_state.snapshot.topics.items()
         if key.route == route
     }
-    source = topics_of(clusters[route.source])
+    source = topics_of(clusters[route.source], sorted(intents))
     target: Mapping[str, TopicInfo] | None = None
     reason = ""
     try:
-        target = topics_of(clusters[route.target])
+        names = {intent.target_topic or topic for topic, intent in intents.items()}
+        target = topics_of(clusters[route.target], sorted(names))
     except OperatingError as error:
         reason = f"{route.target}: {error}"
     return compare_with_clusters(intents, source, target), reason
@@ -65,7 +67,7 @@ def compare_with_limits(
     It reads the settings of all topics, so metrics do without. The reason is also that of topics whose
     limits were not checked.
     """
-    comparison, reason = compare(fleet_state, route, clusters)
+    comparison, reason = compare(fleet_state, route, clusters, topics_of=_described)
     if reason:
         return comparison, reason
     targets = {
@@ -102,10 +104,18 @@ def with_outlooks(
     return replace(comparison, stopped=stopped)
 
 
+def _described(cluster: ClusterTopics, names: Sequence[str]) -> Mapping[str, TopicInfo]:
+    """A list has no topic that the login may not describe; looked up by its name, it has an error."""
+    topics = cluster.recent_topics()
+    absent = [name for name in names if name not in topics]
+    return {**topics, **cluster.admin().find(absent)} if absent else topics
+
+
 def _has_both_topics(topic: str, intent: TopicIntent, comparison: ClusterComparison) -> bool:
     return (
         intent.state is not TopicState.DELETING
         and topic not in comparison.missing
+        and topic not in comparison.source_findings
         and topic not in comparison.target_findings
     )
 

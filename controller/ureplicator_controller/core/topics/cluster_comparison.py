@@ -1,7 +1,8 @@
 """Intents compared with the topics that exist on the two Kafka clusters of a route.
 
 uReplicator's terms: a topic is *missing* if the source has no topic of that name, and *mismatched* if it
-has another number of partitions; `mismatchedTopicPartitions` then has the difference. The target is
+has another number of partitions; `mismatchedTopicPartitions` then has the difference. A topic that the source
+does not describe is neither: it is a finding, with the brokers' error. The target is
 compared as well, as findings for operators: a partition without its counterpart there cannot be copied.
 """
 
@@ -19,21 +20,24 @@ from ureplicator_common.model import TopicState
 class ClusterComparison:
     """Differences of one route. `mismatched`: topic -> partitions by which source and intent differ.
 
-    `target_findings`: source topic -> defect of its target topic. `stopped`: topic -> reason.
+    `source_findings`: topic -> why the source does not describe it. `target_findings`: source topic -> defect
+    of its target topic. `stopped`: topic -> reason.
     """
 
     missing: tuple[str, ...] = ()
     mismatched: Mapping[str, int] = field(default_factory=dict)
+    source_findings: Mapping[str, str] = field(default_factory=dict)
     target_findings: Mapping[str, str] = field(default_factory=dict)
     stopped: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
-        """uReplicator's field names."""
+        """uReplicator's field names, and the findings at the source."""
         return {
             "numMissingTopics": len(self.missing),
             "numMismatchedTopics": len(self.mismatched),
             "numMismatchedTopicPartitions": sum(self.mismatched.values()),
             "mismatchedTopicPartitions": dict(sorted(self.mismatched.items())),
+            "sourceFindings": dict(self.source_findings),
         }
 
 
@@ -61,6 +65,11 @@ def compare_with_clusters(
     return ClusterComparison(
         missing=tuple(topic for topic in compared if topic not in source_topics),
         mismatched=mismatched,
+        source_findings={
+            topic: f"source: {there.error}"
+            for topic in compared
+            if (there := source_topics.get(topic)) is not None and there.error
+        },
         target_findings={}
         if target_topics is None
         else {
@@ -78,6 +87,8 @@ def _target_finding(topic: str, intent: TopicIntent, target_topics: Mapping[str,
     found = target_topics.get(name)
     if found is None:
         return f"the target has no topic {name}"
-    if not found.error and found.partitions < intent.partitions:
+    if found.error:
+        return f"target topic {name}: {found.error}"
+    if found.partitions < intent.partitions:
         return f"target topic {name} has {found.partitions} of {intent.partitions} partitions"
     return ""

@@ -65,6 +65,10 @@ class MemoryMetadata(ClusterMetadata):
         self.closed = self.silent = False
         self._failed: list[Callable[[str], None]] = []
 
+    @property
+    def cluster(self) -> str:
+        return f"cluster {self.kafka.cluster_id}"
+
     def cover(self, topics: frozenset[str]) -> None:
         if topics != self.topics:
             self.topics = topics

@@ -55,7 +55,7 @@ class MemoryCluster(ClusterClient):
     leader; `failures`: so many requests fail next."""
 
     def __init__(self, model: ClusterModel[Any]) -> None:
-        super().__init__("nowhere:1")
+        super().__init__("nowhere:1", name=model.cluster_id)
         self.model = model
         self.leaderless: set[TopicPartition] = set()
         self.failures = 0
@@ -177,13 +177,17 @@ class MemoryTopicAdmin(_CanFail):
         return ListedTopics(self.model.cluster_id, self.topics())
 
     def topics(self) -> Mapping[str, TopicInfo]:
-        return self.find([topic for topic in self.model.topic_ids if topic not in self.unlisted])
+        hidden = self.unlisted | self.model.hidden
+        return self.find([topic for topic in self.model.topic_ids if topic not in hidden])
 
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
         self._request()
-        return {topic: self._info(topic) for topic in topics if topic in self.model.topic_ids}
+        shown = self.model.topic_ids.keys() | self.model.hidden
+        return {topic: self._info(topic) for topic in topics if topic in shown}
 
     def _info(self, topic: str) -> TopicInfo:
+        if topic in self.model.hidden:
+            return TopicInfo(0, error=self.model.denial(topic))
         if topic in self.troubled:
             return TopicInfo(0, error="not now")
         return TopicInfo(self.model.partitions[topic], self._admin_id(topic))

@@ -23,6 +23,7 @@ from ureplicator_common.kafka.client import (
     ClusterView,
     Leader,
 )
+from ureplicator_common.kafka.errors import ErrorCode, refusal
 
 TopicPartition = tuple[str, int]
 NO_LEADER = -1
@@ -89,6 +90,8 @@ class ClusterModel(Generic[L]):
         self.logs: dict[TopicPartition, L] = {}
         self.leaders: dict[TopicPartition, int] = {}
         self.down: set[int] = set()
+        self.hidden: set[str] = set()
+        """Topics that the principal may not describe: brokers do not list them, and answer with the error."""
         self.producer_ids = count(1)
         self._log = log
         self._new_id = new_id
@@ -127,7 +130,7 @@ class ClusterModel(Generic[L]):
     def view(self, topics: Iterable[str]) -> ClusterView:
         """A Metadata response."""
         wanted = frozenset(topics)
-        known = wanted & self.topic_ids.keys()
+        known = (wanted & self.topic_ids.keys()) - self.hidden
         return ClusterView(
             cluster_id=self.cluster_id,
             brokers={n: broker for n, broker in self.nodes.items() if n not in self.down},
@@ -137,8 +140,14 @@ class ClusterModel(Generic[L]):
                 for number in range(self.partitions[topic])
             },
             topic_ids={topic: self.topic_ids[topic] for topic in sorted(known)},
-            missing=wanted - known,
+            missing=wanted - known - self.hidden,
+            refused={topic: self.denial(topic) for topic in sorted(wanted & self.hidden)},
         )
+
+    def denial(self, topic: str) -> str:
+        """Reason why a topic is not described."""
+        code, right = ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"DESCRIBE on topic {topic}"
+        return refusal(code, right, f"cluster {self.cluster_id}")
 
     def _leader(self, key: TopicPartition) -> Leader:
         node = self.leaders[key]

@@ -19,7 +19,7 @@ from ureplicator_common.kafka.cluster_view import (
     Leader,
     ViewDecoder,
 )
-from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.errors import ErrorCode, refusal
 from ureplicator_common.kafka.wire.metadata import METADATA_VERSION, MetadataRequest
 
 REPLY: Any = MetadataResponse
@@ -81,7 +81,9 @@ def encoded(reply: Any, *, correlation_id: int = 7) -> bytes:
 
 
 def decoded(raw: bytes, decoder: ViewDecoder | None = None) -> ClusterView:
-    return (decoder or ViewDecoder()).decode(raw, version=METADATA_VERSION, header=True)
+    return (decoder or ViewDecoder("cluster west")).decode(
+        raw, version=METADATA_VERSION, header=True
+    )
 
 
 def expected(reply: Any) -> ClusterView:
@@ -97,6 +99,11 @@ def expected(reply: Any) -> ClusterView:
         },
         topic_ids={topic.name: str(topic.topic_id) for topic in known},
         missing=frozenset(topic.name for topic in reply.topics if topic.error_code == absent),
+        refused={
+            topic.name: refusal(topic.error_code, f"DESCRIBE on topic {topic.name}", "cluster west")
+            for topic in reply.topics
+            if topic.error_code not in (0, absent)
+        },
     )
 
 
@@ -107,7 +114,7 @@ def test_the_view_is_that_of_the_response(reply: Any) -> None:
 
 @given(reply=replies())
 def test_a_response_is_decoded_once(reply: Any) -> None:
-    decoder = ViewDecoder()
+    decoder = ViewDecoder("cluster west")
     view = decoded(encoded(reply), decoder)
     assert decoded(encoded(reply, correlation_id=8), decoder) is view
 

@@ -87,6 +87,22 @@ def test_a_difference_is_logged_when_it_appears_and_when_it_is_gone(
     assert "match the whitelist" in caplog.text
 
 
+def test_a_topic_that_the_source_does_not_describe_is_logged_with_the_reason(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for cluster in world.clusters.values():
+        cluster.put("gone", 2)
+        cluster.put("t", 2)
+    world.clusters["source"].model.hidden = {"t"}
+    with caplog.at_level(logging.INFO):
+        world.observer.poll()
+    assert world.figure("missing_topics") == 0
+    assert (
+        "not described by the source: t (source: TOPIC_AUTHORIZATION_FAILED:"
+        " the principal lacks DESCRIBE on topic t at cluster"
+    ) in caplog.text
+
+
 def test_a_new_leader_polls_soon(world: World) -> None:
     """A topic of a new fleet is new from its first poll on."""
     seen, world.seen = world.seen, None

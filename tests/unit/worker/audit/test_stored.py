@@ -26,6 +26,7 @@ class Client:
     """Of a cluster with one broker and the topic `t`."""
 
     security = None
+    name = "cluster west"
 
     def __init__(self) -> None:
         self.paused_s: list[float] = []

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name
+from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name, refusal
 from ureplicator_worker.copier.lane import GapFound
 from ureplicator_worker.copier.raw.batches.header import CorruptBatch
 from ureplicator_worker.copier.raw.broker_fetches import Requested
@@ -200,7 +200,8 @@ class Source:
         for fetch in partitions:
             if fetch.partition.topic in self.connections.covered:
                 self.connections.refresh()
-                fetch.error = "no leader"
+                view = self.connections.view
+                fetch.error = view.absence(fetch.partition.topic) if view else ""
                 fetch.retry_at_s = self._now_s + RETRY_S
             else:
                 fetch.retry_at_s = self._now_s + BUSY_PAUSE_S
@@ -333,7 +334,8 @@ class Source:
             moved = self.connections.learn(fetch.topic_partition, fetched.leader, fetched.broker)
             fetch.retry_at_s = 0.0 if moved else fetch.retry_at_s
         else:
-            fetch.error = error_name(fetched.error)
+            right = f"READ on topic {fetch.partition.topic}"
+            fetch.error = refusal(fetched.error, right, self.connections.cluster)
             fetch.retry_at_s = self._now_s + 1.0
 
     def _stop_at_gap(

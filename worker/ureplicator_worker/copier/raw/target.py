@@ -25,6 +25,7 @@ from ureplicator_common.kafka.errors import (
     TOO_FEW_IN_SYNC,
     ErrorCode,
     error_name,
+    refusal,
 )
 from ureplicator_worker.copier.lane import RecordSkipped
 from ureplicator_worker.copier.latency import Latencies
@@ -192,8 +193,9 @@ class Target:
                 self._produce(via, partitions)
                 continue
             self.connections.refresh()
+            view = self.connections.view
             for send in partitions:
-                send.error = "" if self.connections.view is None else "no leader"
+                send.error = view.absence(send.topic_partition[0]) if view else ""
                 send.retry_at_s = now_s + RETRY_S
 
     def _produce(self, via: Via, partitions: deque[SendSide]) -> None:
@@ -351,26 +353,28 @@ class Target:
         if send.needs_producer and send.window.in_flight == 0:
             self.need_producer(send)
 
-    def _refused(self, send: SendSide, head: Batch, refusal: Produced) -> None:
+    def _refused(self, send: SendSide, head: Batch, refused: Produced) -> None:
         """A batch that no retry will bring in: split it, skip it, or give the partition up."""
-        skip = refusal.error in RECORD_FAULTS and not send.abort_on_send_failure
-        splits = head.records > 1 and (skip or refusal.error in TOO_LARGE)
+        skip = refused.error in RECORD_FAULTS and not send.abort_on_send_failure
+        splits = head.records > 1 and (skip or refused.error in TOO_LARGE)
         if head.may_be_there and (skip or splits):
             if self.transaction is not None:
-                reason = f"{error_name(refusal.error)} after a try of unknown outcome"
+                reason = f"{error_name(refused.error)} after a try of unknown outcome"
                 self._transaction_failed(f"{send.partition}: {reason}")
                 return
             send.needs_producer = True
-        if refusal.error in TOO_LARGE:
+        if refused.error in TOO_LARGE:
             send.window.merged_bytes = min(send.window.merged_bytes, len(head.view) // 2)
         if splits:
             self._split(send, head)
             return
-        at = head.source_offsets().at(max(0, refusal.record_index))
-        detail = f" ({refusal.message})" if refusal.message else ""
-        reason = f"target refused offset {at}: {error_name(refusal.error)}{detail}"
+        at = head.source_offsets().at(max(0, refused.record_index))
+        detail = f" ({refused.message})" if refused.message else ""
+        right = f"WRITE on topic {send.topic_partition[0]}"
+        name = refusal(refused.error, right, self.connections.cluster)
+        reason = f"target refused offset {at}: {name}{detail}"
         if not skip:
-            self._failed(send, reason, refusal.error not in PERMANENT_FAULTS)
+            self._failed(send, reason, refused.error not in PERMANENT_FAULTS)
             return
         send.window.replace_head([], next_offset=head.next_offset)
         copied(send, self.transaction).skipped += head.records

@@ -64,6 +64,9 @@ class SourceValidationResult(ResponseModel):
     mismatchedTopicPartitions: dict[str, int] = Field(
         description="topic -> partitions at the source"
     )
+    sourceFindings: dict[str, str] = Field(
+        description="topic -> why the source does not describe it, as a right is missing"
+    )
     targetFindings: dict[str, str] = Field(description="topic -> what is wrong at the target")
     stoppedTopics: dict[str, str] = Field(
         description="topics deleted or recreated on either side, with the reason"

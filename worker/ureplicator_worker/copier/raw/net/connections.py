@@ -74,6 +74,7 @@ class Connections:
     ) -> None:
         self._metadata = metadata
         self.client_id = metadata.client_id
+        self.cluster = metadata.cluster
         self.view: ClusterView | None = None
         """The newest one that was read, with the leaders that brokers have named since."""
         self._read: ClusterView | None = None

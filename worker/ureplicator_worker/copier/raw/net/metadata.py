@@ -117,6 +117,11 @@ class ClusterMetadata:
         self._thread.start()
 
     @property
+    def cluster(self) -> str:
+        """Name of the cluster in reasons."""
+        return self._client.name
+
+    @property
     def client_id(self) -> str:
         """Name of this client in its requests."""
         return self._client.client_id
@@ -280,6 +285,10 @@ def merged(before: ViewChanged, read: ViewChanged, *, kept: Set[str]) -> ViewCha
             **read.view.topic_ids,
         },
         missing=(before.view.missing & others) | read.view.missing,
+        refused={
+            **{topic: why for topic, why in before.view.refused.items() if topic in others},
+            **read.view.refused,
+        },
     )
     return ViewChanged(view, others | read.topics)
 

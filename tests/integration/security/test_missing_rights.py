@@ -1,0 +1,127 @@
+"""Rights on a topic that are withdrawn: every reason names the brokers' error and the missing right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import PartitionUnavailable
+from ureplicator_common.kafka.admin import ConfluentTopicAdmin
+from ureplicator_common.kafka.client import open_client
+from ureplicator_common.kafka.log_offsets import KafkaLogReader
+from ureplicator_testkit.copier.driver import StubDriver
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.records.topics import sample_records
+from ureplicator_testkit.secured.brokers import USER, granted
+from ureplicator_testkit.secured.ends import Secured, logins
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+
+pytestmark = pytest.mark.integration
+
+SEEN_S = 30
+ERROR = "TOPIC_AUTHORIZATION_FAILED"
+
+
+@pytest.fixture
+def properties(secured: Secured) -> Mapping[str, Mapping[str, str]]:
+    return logins(secured, "SCRAM-SHA-512")
+
+
+@pytest.fixture
+def lane(secured: Secured, topic: str, fleet: str, tmp_path: Path) -> Iterator[RealLane]:
+    lane = RealLane(secured.source, secured.target, topic, fleet, tmp_path)
+    lane.make(1)
+    yield lane
+    lane.close()
+
+
+@pytest.fixture
+def driver(lane: RealLane, properties: Mapping[str, Mapping[str, str]]) -> Iterator[StubDriver]:
+    lane.fill(sample_records(20, partitions=1, seed=1))
+    driver = lane.start(1, properties=properties)
+    driver.wait_caught_up(60)
+    yield driver
+    driver.wait_caught_up(60)
+    driver.stop()
+    lane.assert_equal()
+
+
+def denied(
+    cluster: KafkaCluster, topic: str, operation: AclOperation
+) -> AbstractContextManager[None]:
+    """All else stays allowed, which must be said where a list of rights exists."""
+    where = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{USER}", "*")
+    allowed = AclBinding(*where, AclOperation.ALL, AclPermissionType.ALLOW)
+    return granted(cluster, [allowed, AclBinding(*where, operation, AclPermissionType.DENY)])
+
+
+def lacking(right: str, topic: str, cluster: str) -> str:
+    return f"{ERROR}: the principal lacks {right} on topic {topic} at cluster {cluster}"
+
+
+def wait_for_reason(driver: StubDriver, lane: RealLane, reason: str) -> None:
+    """While records come: a target is asked for its partitions only every few seconds, and takes what is sent
+    before."""
+    seeds = itertools.count(2)
+
+    def shown() -> bool:
+        lane.fill(sample_records(20, partitions=1, seed=next(seeds)))
+        return any(reason in each.reason for each in driver.report.values())
+
+    eventually(shown, SEEN_S, reason, poll_s=1.0)
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_describe(
+    driver: StubDriver,
+    lane: RealLane,
+    secured: Secured,
+    properties: Mapping[str, Mapping[str, str]],
+    topic: str,
+    end: str,
+) -> None:
+    lacks = lacking("DESCRIBE", topic, end)
+    with (
+        closing(ConfluentTopicAdmin(properties[end], name=end)) as admin,
+        closing(KafkaLogReader(open_client(end, properties[end]))) as logs,
+        denied(getattr(secured, end), topic, AclOperation.DESCRIBE),
+    ):
+        eventually(lambda: topic not in admin.listing().topics, SEEN_S, "no list has it")
+        assert admin.find([topic])[topic].error == lacks
+        found = logs.extents({topic: [0]})[topic, 0]
+        assert isinstance(found, PartitionUnavailable)
+        assert lacks in str(found)
+        wait_for_reason(driver, lane, f"{end}: {lacks}")
+
+
+def test_read_at_the_source(
+    driver: StubDriver, lane: RealLane, secured: Secured, topic: str
+) -> None:
+    with denied(secured.source, topic, AclOperation.READ):
+        wait_for_reason(driver, lane, f"source: {lacking('READ', topic, 'source')}")
+
+
+def test_settings(
+    secured: Secured, lane: RealLane, properties: Mapping[str, Mapping[str, str]], topic: str
+) -> None:
+    with closing(ConfluentTopicAdmin(properties["source"], name="source")) as admin:
+        with denied(secured.source, topic, AclOperation.DESCRIBE_CONFIGS):
+            found = admin.settings([topic], timeout_s=SEEN_S)[topic]
+            assert isinstance(found, OperatingError)
+            assert lacking("DESCRIBE_CONFIGS", topic, "source") in str(found)
+        with denied(secured.source, topic, AclOperation.ALTER_CONFIGS):
+            refused = admin.alter_settings({topic: {"retention.ms": "1000000"}})[topic]
+            assert lacking("ALTER_CONFIGS", topic, "source") in str(refused)
