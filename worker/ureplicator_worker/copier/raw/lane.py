@@ -92,9 +92,7 @@ class RawLane:
             source,
             pool=pool,
             limits=limits or unlimited(),
-            failed=lambda fetch, reason: self._stop(
-                self._partitions[fetch.partition], reason, temporary=False, discard=False
-            ),
+            failed=lambda fetch, reason: self._stop(self._partitions[fetch.partition], reason),
             gap=self._events.append,
             filled=self._filled,
             target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
@@ -113,9 +111,7 @@ class RawLane:
         self._handlers = Handlers(
             target=self._target,
             pool=pool,
-            failed=lambda raw, reason, local: self._stop(
-                raw, reason, temporary=False, discard=False, local=local
-            ),
+            failed=lambda raw, reason, local: self._stop(raw, reason, local=local),
             topics_changed=lambda: self._topics.change(),
             start=start_handler,
             counters=self.handled,
@@ -255,8 +251,8 @@ class RawLane:
         self,
         raw: LanePartition,
         reason: str,
-        temporary: bool,
-        discard: bool,
+        temporary: bool = False,
+        discard: bool = False,
         local: bool = False,
     ) -> None:
         """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
