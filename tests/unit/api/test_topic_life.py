@@ -156,6 +156,7 @@ def test_a_topic_is_blacklisted_and_removed(rest: RestFixture, whitelisted: bool
             "partition": None,
             "route": "source.target",
             "blacklisted": opt == "blacklist",
+            "note": "" if whitelisted else "orders is not whitelisted on source.target",
         }
         assert blacklisted(rest) == listed
         assert problem_of(rest.call("POST", "/blacklist", json=body), 400)["field"] == "opt"
