@@ -300,6 +300,7 @@ def test_comparison_counts_missing_and_mismatched_topics() -> None:
         "numMismatchedTopics": 1,
         "numMismatchedTopicPartitions": 3,
         "mismatchedTopicPartitions": {"grown": 3},
+        "sourceFindings": {},
     }
     assert found.target_findings == {
         "gone": "the target has no topic gone",
