@@ -84,6 +84,10 @@ class Position:
     metadata: str = ""
 
 
+PositionOrError = Position | PartitionUnavailable
+"""A stored position, or why the cluster does not show it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
     """Value of a setting of a topic. `is_own`: set on the topic itself, else a default of the brokers."""
@@ -228,11 +232,9 @@ class PositionReader(Protocol):
 
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]
-    ) -> Mapping[tuple[str, int], Position]:
-        """Target topic -> partitions in; (target topic, partition) -> position out, as last committed.
-
-        Raises ClusterUnavailable.
-        """
+    ) -> Mapping[tuple[str, int], PositionOrError]:
+        """Target topic -> partitions in; (target topic, partition) -> position out, as last committed, or its
+        error. Raises ClusterUnavailable."""
         ...
 
     def close(self) -> None: ...

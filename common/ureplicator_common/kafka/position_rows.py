@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from ureplicator_common.kafka import Position
+from ureplicator_common.kafka import PartitionUnavailable, Position, PositionOrError
 from ureplicator_common.kafka.errors import OF_A_PARTITION, refusal
 from ureplicator_common.portions import portions
 
@@ -27,6 +27,28 @@ def by_partition(
         for key, code in codes.items()
         if code in OF_A_PARTITION
     }
+
+
+def readable(found: Mapping[TargetPartition, PositionOrError]) -> dict[TargetPartition, Position]:
+    """Without those that the cluster does not show."""
+    return {key: each for key, each in found.items() if isinstance(each, Position)}
+
+
+def unreadable(
+    found: Mapping[TargetPartition, PositionOrError],
+) -> dict[TargetPartition, PartitionUnavailable]:
+    """Those that the cluster does not show, with the reasons."""
+    return {key: each for key, each in found.items() if isinstance(each, PartitionUnavailable)}
+
+
+def all_readable(
+    found: Mapping[TargetPartition, PositionOrError],
+) -> Mapping[TargetPartition, Position]:
+    """For a single topic. Raises PartitionUnavailable, that of the first partition with one."""
+    errors = unreadable(found)
+    if errors:
+        raise errors[min(errors)]
+    return readable(found)
 
 
 def in_requests(positions: Mapping[TargetPartition, T]) -> Iterator[dict[TargetPartition, T]]:

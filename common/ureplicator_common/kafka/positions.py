@@ -44,7 +44,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafka.protocol.consumer import (
     OffsetFetchRequest,
@@ -64,14 +64,19 @@ from kafka.protocol.producer.transaction import (  # type: ignore[import-untyped
 )
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    PartitionUnavailable,
+    Position,
+    PositionOrError,
+)
 from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
 )
-from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
 from ureplicator_common.kafka.features import TransactionSupport, transaction_support
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.position_rows import TargetPartition as TargetPartition
@@ -158,8 +163,10 @@ class PositionStore:
         with self._client.within(COMMAND_S):
             fence_ids(self._client, transactional_ids)
 
-    def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
-        """Step (4): target topic -> partitions in; offset -1 where none is stored.
+    def read(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[TargetPartition, PositionOrError]:
+        """Step (4): target topic -> partitions in; offset -1 where none is stored, or the partition's error.
 
         Raises ClusterUnavailable, also while a transaction on one of them is open.
         """
@@ -359,28 +366,26 @@ class PositionStore:
 
 def read_positions(
     client: ClusterClient, group: str, wanted: Mapping[str, Sequence[int]], *, stable: bool = True
-) -> dict[TargetPartition, Position]:
+) -> Mapping[TargetPartition, PositionOrError]:
     """See `PositionStore.read`. A coordinator that does not know the group has no position of it: Kafka's
     brokers respond with none, others with GROUP_ID_NOT_FOUND. Not `stable`, for display: the last commit,
     also while another one is open, and a cluster that does not respond is reported at once."""
     rights: dict[int, str] = {ErrorCode.GROUP_AUTHORIZATION_FAILED: f"DESCRIBE on group {group}"}
 
-    def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, Position]]:
+    def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, PositionOrError]]:
         response = client.call(
             coordinator, _fetch_request(group, wanted, stable=stable), OffsetFetchResponse
         )
         codes = {response.error_code}
+        found: dict[TargetPartition, PositionOrError]
         found = dict.fromkeys(_partitions(wanted), Position(-1))
         if response.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return set(), found
         for topic in response.topics:
             for row in topic.partitions:
-                codes.add(row.error_code)
-                if row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                    rights[row.error_code] = f"DESCRIBE on topic {topic.name}"
-                found[(topic.name, row.partition_index)] = Position(
-                    row.committed_offset, row.committed_leader_epoch, row.metadata or ""
-                )
+                found[topic.name, row.partition_index] = _shown(topic.name, row, client.name)
+                if row.error_code not in OF_A_PARTITION:
+                    codes.add(row.error_code)
         return codes, found
 
     return until_accepted(
@@ -392,6 +397,14 @@ def read_positions(
         waits=stable,
         rights=rights,
     )
+
+
+def _shown(topic: str, row: Any, cluster: str) -> PositionOrError:
+    """A coordinator refuses each topic that the principal may not describe by itself."""
+    if row.error_code in OF_A_PARTITION:
+        reason = refusal(row.error_code, f"DESCRIBE on topic {topic}", cluster)
+        return PartitionUnavailable(f"{topic}/{row.partition_index}: {reason}")
+    return Position(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
 
 
 def _partitions(wanted: Mapping[str, Sequence[int]]) -> list[TargetPartition]:
@@ -409,7 +422,7 @@ class KafkaPositionReader:
 
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]
-    ) -> Mapping[TargetPartition, Position]:
+    ) -> Mapping[TargetPartition, PositionOrError]:
         return read_positions(self._client, group, wanted, stable=False)
 
     def close(self) -> None:

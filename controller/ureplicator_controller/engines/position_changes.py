@@ -23,8 +23,9 @@ from uuid import UUID
 
 from ureplicator_common.contents import NO_OFFSET, PositionChange
 from ureplicator_common.coordination import Coordination
-from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
+from ureplicator_common.kafka import PartitionUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient, ClusterView
+from ureplicator_common.kafka.position_rows import readable, unreadable
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import RENEWER, Route, TopicKey
@@ -37,6 +38,7 @@ from ureplicator_controller.core.positions.changes import (
 )
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.position_deletion import (
+    NO_POSITION,
     PositionThread,
     ProveLeadership,
     forgotten,
@@ -72,7 +74,10 @@ def change_positions(
             return None
         provenance = identify(due)
         renewal.store.fence(due.fence)
-        stored = renewal.store.read({due.target_topic: sorted(due.changes)})
+        found = renewal.store.read({due.target_topic: sorted(due.changes)})
+        stored = readable(found)
+        for (_, number), error in unreadable(found).items():
+            refused[number] = f"refused by the target: {error}"
         wanted = {
             target: position
             for target, position in _positions(due, provenance, stored).items()
@@ -86,13 +91,19 @@ def change_positions(
             for (_, number), why in error.refused.items():
                 refused[number] = f"refused by the target: {why}"
             continue
-        outcomes = {
-            number: ChangeOutcome(
-                change, stored[due.target_topic, number].offset, refused.get(number, "")
-            )
-            for number, change in due.changes.items()
-        }
-        return Changed(outcomes, due.epoch)
+        return Changed(_outcomes(due, stored, refused), due.epoch)
+
+
+def _outcomes(
+    due: DueChanges, stored: Mapping[TargetPartition, Position], refused: Mapping[int, str]
+) -> dict[int, ChangeOutcome]:
+    keys = {number: (due.target_topic, number) for number in due.changes}
+    return {
+        number: ChangeOutcome(
+            change, stored.get(keys[number], NO_POSITION).offset, refused.get(number, "")
+        )
+        for number, change in due.changes.items()
+    }
 
 
 def _positions(
@@ -105,6 +116,7 @@ def _positions(
             stored[due.target_topic, number],
         )
         for number, change in due.changes.items()
+        if (due.target_topic, number) in stored
     }
 
 
@@ -119,12 +131,12 @@ def _position(change: PositionChange, provenance: Provenance, stored: Position) 
 def provenance_of(
     topic: str, due: DueChanges, *, source: ClusterView, target: ClusterView
 ) -> Provenance:
-    """Clusters and topics that a position belongs to. Raises ClusterUnavailable while the source topic is
-    not the known one."""
+    """Clusters and topics that a position belongs to. Raises PartitionUnavailable while the source topic is
+    not the known one: those of other topics are written."""
     id = source.topic_ids.get(topic)
     known = due.intent.source_topic_id
     if id is None or (known and known != topic_id_text(UUID(id))):
-        raise ClusterUnavailable(f"source topic {topic} was deleted or recreated")
+        raise PartitionUnavailable(f"source topic {topic} was deleted or recreated")
     return Provenance(
         source_cluster=source.cluster_id,
         source_topic=id,

@@ -29,8 +29,9 @@ from ureplicator_common.coordination import (
     Unavailable,
 )
 from ureplicator_common.coordination.edit import Edit, edit
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import NOT_MAPPED, UNKNOWN_END, Provenance
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
@@ -67,7 +68,8 @@ def delete_positions(
 ) -> Deleted | None:
     """Delete the positions of a topic; None if the proof fails.
 
-    Raises ClusterUnavailable, Fenced, CommitRefused, and Unavailable from the proof.
+    Raises ClusterUnavailable, PartitionUnavailable if the target does not show a position, Fenced,
+    CommitRefused, and Unavailable from the proof.
     """
     without_topic: set[TargetPartition] = set()
     while True:
@@ -76,7 +78,7 @@ def delete_positions(
         if due is None:
             return None
         renewal.store.fence(due.fence)
-        stored = renewal.store.read({due.target_topic: range(due.partitions)})
+        stored = all_readable(renewal.store.read({due.target_topic: range(due.partitions)}))
         known = {
             target: forgotten(position)
             for target, position in stored.items()
@@ -167,7 +169,8 @@ class PositionThread(ABC):
             except (ClusterUnavailable, CommitRefused, Fenced) as error:
                 failed = True
                 log.warning("%s: %s: not done yet: %s", self.name, key, error)
-                if isinstance(error, ClusterUnavailable):
+                of_topic = isinstance(error, PartitionUnavailable)
+                if isinstance(error, ClusterUnavailable) and not of_topic:
                     unavailable.add(key.route)
         return not failed
 

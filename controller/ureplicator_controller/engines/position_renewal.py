@@ -27,6 +27,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.position_rows import readable, unreadable
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
@@ -79,7 +80,11 @@ def renew(renewal: Renewal, orphaned: ProveOrphaned) -> int:
         if not wanted:
             return 0
         renewal.store.fence(sorted({id for each in found.values() for id in each.fence}))
-        stored = renewal.store.read(wanted)
+        shown = renewal.store.read(wanted)
+        hidden = {target: str(error) for target, error in unreadable(shown).items()}
+        if hidden:
+            log.warning("%s: positions not shown, not renewed: %s", renewal.route, hidden)
+        stored = readable(shown)
         kept = {target: position for target, position in stored.items() if position.offset >= 0}
         try:
             if kept:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import read_positions
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.labels import labelled_records, numbers
@@ -36,7 +37,7 @@ def wait_committed(fleet: Fleet, source: KafkaCluster, target: KafkaCluster, top
 
     def committed() -> bool:
         ends = offsets(source.bootstrap, topic, isolation="read_committed")
-        found = read_positions(client, fleet.group(), {topic: sorted(ends)})
+        found = all_readable(read_positions(client, fleet.group(), {topic: sorted(ends)}))
         return all(found[topic, number].offset >= end for number, (_, end) in ends.items())
 
     try:

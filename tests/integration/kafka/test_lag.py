@@ -124,11 +124,11 @@ def test_positions_are_shown_while_others_are_being_committed(
     store._add_positions(producer, {(topic, 0): Position(6)})
     reader = KafkaPositionReader(ClusterClient(target_cluster.bootstrap))
     began_s = time.monotonic()
-    assert reader.read(group, {topic: [0]})[topic, 0].offset == 5
+    assert reader.read(group, {topic: [0]})[topic, 0] == Position(5)
     assert time.monotonic() - began_s < 5
     store._end(producer, commit=True)
     eventually(
-        lambda: reader.read(group, {topic: [0]})[topic, 0].offset == 6, 10, "it is committed"
+        lambda: reader.read(group, {topic: [0]})[topic, 0] == Position(6), 10, "it is committed"
     )
     client.close()
     reader.close()

@@ -6,6 +6,7 @@ import pytest
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import PositionStore, read_positions
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.fencing import fence_ids
@@ -41,7 +42,8 @@ def renewal(
 
 
 def stored(client: ClusterClient, fleet: str, topic: str) -> Mapping[tuple[str, int], Position]:
-    return read_positions(client, position_group(fleet=fleet, route=ROUTE), {topic: [0, 1]})
+    group = position_group(fleet=fleet, route=ROUTE)
+    return all_readable(read_positions(client, group, {topic: [0, 1]}))
 
 
 def test_positions_are_committed_again_unchanged(

@@ -17,13 +17,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported wi
 )
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import PartitionUnavailable
+from ureplicator_common.kafka import PartitionUnavailable, Position
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
+from ureplicator_common.kafka.position_rows import readable, unreadable
+from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
-from ureplicator_testkit.records.topics import sample_records
+from ureplicator_testkit.records.topics import create_topic, sample_records
 from ureplicator_testkit.secured.brokers import USER, granted
 from ureplicator_testkit.secured.ends import Secured, logins
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -105,6 +107,33 @@ def test_describe(
         assert isinstance(found, PartitionUnavailable)
         assert lacks in str(found)
         wait_for_reason(driver, lane, f"{end}: {lacks}")
+
+
+def test_describe_hides_no_position_of_another_topic(
+    lane: RealLane, secured: Secured, properties: Mapping[str, Mapping[str, str]], topic: str
+) -> None:
+    """The coordinator refuses the topic alone: the other one starts, this one says which right is missing."""
+    other = f"{topic}-other"
+    create_topic(secured.target.bootstrap, other)
+    with closing(open_client("target", properties["target"])) as client:
+        store = PositionStore(client, group=lane.fleet, transactional_id=lane.fleet)
+        store.initialise()
+        store.commit({(name, 0): Position(5) for name in (topic, other)})
+
+        def hidden() -> bool:
+            return bool(unreadable(store.read({topic: [0], other: [0]})))
+
+        with denied(secured.target, topic, AclOperation.DESCRIBE):
+            eventually(hidden, SEEN_S, "the right is withdrawn")
+            found = store.read({topic: [0], other: [0]})
+            assert readable(found) == {(other, 0): Position(5)}
+            reason = lacking("DESCRIBE", topic, "target")
+            assert str(found[topic, 0]) == f"{topic}/0: {reason}"
+            shown = KafkaPositionReader(client).read(lane.fleet, {topic: [0], other: [0]})
+            assert unreadable(shown).keys() == {(topic, 0)}
+            store.commit({(other, 0): Position(6)})
+        eventually(lambda: not hidden(), SEEN_S, "the right is back")
+        assert store.read({topic: [0], other: [0]})[topic, 0] == Position(5)
 
 
 def test_read_at_the_source(

@@ -89,6 +89,18 @@ def test_a_partition_without_a_leader_is_shown_with_the_reason(copied: RestFixtu
     assert "no leader" in shown["reason"]
 
 
+def test_positions_that_the_target_does_not_show(copied: RestFixture) -> None:
+    """Nothing is set or compared then: what would be repeated is not known."""
+    copied.positions.groups[GROUP].unreadable["orders"] = "TOPIC_AUTHORIZATION_FAILED"
+    shown = copied.call("GET", PATH).get_json()["partitions"][0]
+    assert (shown["position"], shown["logEnd"], shown["lagRecords"]) == (None, 50, None)
+    assert shown["reason"] == "orders/0: TOPIC_AUTHORIZATION_FAILED"
+    for path, body in ((PATH, {"to": "earliest"}), ("/audits/orders", {})):
+        refused = problem_of(copied.call("POST", path, json=body), 503)
+        assert "TOPIC_AUTHORIZATION_FAILED" in refused["detail"]
+    assert requested(copied) == {}
+
+
 def test_a_change_is_shown_until_the_next_one(copied: RestFixture) -> None:
     send(copied, {"to": "earliest", "partition": 0})
     shown = copied.call("GET", f"{PATH}?partition=0").get_json()["partitions"][0]

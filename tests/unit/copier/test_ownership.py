@@ -41,6 +41,7 @@ from ureplicator_worker.lifeline.messages import Grant, ProofResponse
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
+U0 = Partition(ROUTE, "u", 0)
 K0, K1 = ("t", 0), ("t", 1)
 FENCE = ("f.a.b.former.0", "f.a.b.former.1")
 
@@ -61,10 +62,10 @@ class OwnershipFixture:
 
     ledger: ScriptedLedger = field(default_factory=ScriptedLedger)
     source: MemoryCluster = field(
-        default_factory=lambda: MemoryCluster(cluster_model("A", {"t": 2}))
+        default_factory=lambda: MemoryCluster(cluster_model("A", {"t": 2, "u": 1}))
     )
     target: MemoryCluster = field(
-        default_factory=lambda: MemoryCluster(cluster_model("B", {"t": 2}))
+        default_factory=lambda: MemoryCluster(cluster_model("B", {"t": 2, "u": 1}))
     )
     events: "queue.SimpleQueue[OwnershipEvent]" = field(default_factory=queue.SimpleQueue)
     clock: Clock | None = None
@@ -397,6 +398,31 @@ def test_a_target_that_lost_records_fails_its_partition_alone(
     reason = "target lost offsets 18 to 19 (on_gap: stop)"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, False)
     assert ownership_fixture.next(Begun).partition == P1
+
+
+def test_a_position_that_is_not_shown_ends_its_partition_alone(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    """While it is held, too: another owner may have moved it. It starts once the right is there."""
+    fixture, ledger = ownership_fixture, ownership_fixture.ledger
+    granted = {P0: grant(), U0: Grant(OwnerEpoch(1), "u")}
+    ledger.positions = {K0: Position(110), ("u", 0): Position(120)}
+    failed = StartFailed(U0, "target: u/0: TOPIC_AUTHORIZATION_FAILED", temporary=True)
+    ledger.unreadable["u"] = "TOPIC_AUTHORIZATION_FAILED"
+    request = fixture.start(P0, U0).request
+    fixture.ownership.put(ProofResponse(request, granted, {}))
+    assert fixture.next(StartFailed) == failed
+    begun = fixture.next(Begun)
+    del ledger.unreadable["u"]
+    fixture.ownership.put(ProofResponse(fixture.start(U0).request, {U0: granted[U0]}, {}))
+    assert fixture.next(Begun).beginning.position == 120
+    ledger.unreadable["u"] = "TOPIC_AUTHORIZATION_FAILED"
+    ledger.fail_next("commit")
+    fixture.ownership.put(Commit({P0: commitment(115, begun)}))
+    request = fixture.until(ProofRequested).request
+    fixture.ownership.put(ProofResponse(request, granted, {}))
+    assert fixture.next(StartFailed) == failed
+    assert fixture.next(OwnershipConfirmed).partition == P0
 
 
 def test_a_loss_that_the_policy_passes_over_is_counted_once(

@@ -16,6 +16,7 @@ from ureplicator_common.kafka import (
     TopicAdmin,
     TopicInfo,
 )
+from ureplicator_common.kafka.position_rows import readable, unreadable
 from ureplicator_common.kafka.transactions.visibility import wait_until_visible
 from ureplicator_common.model import Route, RouteSettings, position_group
 from ureplicator_worker.audit.result import (
@@ -81,11 +82,13 @@ def prepare(
         raise PermanentError(f"{topic} has no partition {wrong[0]}: it has {count}")
     group = position_group(fleet=wanted.fleet, route=wanted.route)
     found = positions.read(group, {copy: numbers})
-    wait_until_visible(found, copies, pause=pause)
-    stored = {each: found[copy, each].offset for each in numbers if (copy, each) in found}
-    ends = {number: offset for number, offset in stored.items() if offset >= 0}
+    stored = readable(found)
+    wait_until_visible(stored, copies, pause=pause)
+    hidden = {number: f"target: {why}" for (_, number), why in unreadable(found).items()}
+    ends = {number: each.offset for (_, number), each in stored.items() if each.offset >= 0}
     extents = {number: found for (_, number), found in logs.extents({topic: numbers}).items()}
-    uncopied = _with_records({each: extents[each] for each in numbers if each not in ends})
+    unknown = [each for each in numbers if each not in ends and each not in hidden]
+    uncopied = _with_records({each: extents[each] for each in unknown})
     firsts = _resolved(wanted.first, topic, numbers, logs)
     limits = _resolved(wanted.end, topic, numbers, logs)
     known = options_of(options, settings, configs(source, topic), configs(target, copy))
@@ -98,7 +101,7 @@ def prepare(
                 each,
                 min(ends.get(each, 0), limits.get(each, ends.get(each, 0))),
                 firsts.get(each, NO_OFFSET),
-                uncompared=NO_POSITION if each in uncopied else "",
+                uncompared=hidden.get(each) or (NO_POSITION if each in uncopied else ""),
                 log_start=_start(extents[each]),
             )
             for each in numbers

@@ -33,8 +33,8 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import LogReader, Position, PositionReader
-from ureplicator_common.kafka.position_rows import TargetPartition
+from ureplicator_common.kafka import LogReader, PartitionUnavailable, Position, PositionReader
+from ureplicator_common.kafka.position_rows import TargetPartition, readable, unreadable
 from ureplicator_common.kafka.transactions.visibility import hidden
 from ureplicator_common.model import Route, TopicKey, TopicState, position_group
 from ureplicator_worker.audit.core.batches import Matched, OldFormat, Place
@@ -317,11 +317,14 @@ class RouteFollower:
         }
         with closing(self._positions(self.route.target)) as reader:
             found = reader.read(self._group, wanted)
+        stored = readable(found)
+        errors = {topic: error for (topic, _), error in unreadable(found).items()}
         due = [
-            Due(key, intent, self._nodes.state(key), known_positions(found, key, intent), read_ms)
+            Due(key, intent, self._nodes.state(key), known_positions(stored, key, intent), read_ms)
             for key, intent in topics.items()
         ]
-        return self._visible(due, found)
+        shown = [each for each in due if self._guarded(each, partial(_shown, each, errors))]
+        return self._visible(shown, stored)
 
     def _visible(self, due: Sequence[Due], stored: Mapping[TargetPartition, Position]) -> list[Due]:
         """Leave partitions to a later pass whose copy cannot be read up to the position yet."""
@@ -438,3 +441,10 @@ class RouteFollower:
         self.differences += sum(differences.values())
         if differences:
             logger.error("%s differs behind the copy: %s", key, differences)
+
+
+def _shown(due: Due, errors: Mapping[str, PartitionUnavailable]) -> _Compared:
+    """Raises PartitionUnavailable for a topic whose positions the target does not show."""
+    if due.target_topic in errors:
+        raise errors[due.target_topic]
+    return due, ""

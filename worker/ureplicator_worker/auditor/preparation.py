@@ -21,6 +21,7 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
+from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.transactions.visibility import wait_until_visible
 from ureplicator_common.model import Route, RouteSettings, TopicKey, position_group
 from ureplicator_worker.audit.prepare import (
@@ -105,7 +106,7 @@ class Preparation:
         with closing(self._positions(key.route.target)) as positions:
             stored = positions.read(group, {target_topic: numbers})
         with closing(self._logs(key.route.target)) as logs:
-            wait_until_visible(stored, logs, pause=self._pause)
+            wait_until_visible(all_readable(stored), logs, pause=self._pause)
 
     def described(self, topics: Mapping[TopicKey, TopicIntent]) -> Described:
         """Both topics of each; what cannot be read is an error of the topics concerned."""

@@ -17,7 +17,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Coordination, Create, Delete, Node
 from ureplicator_common.coordination.edit import Edit
-from ureplicator_common.kafka import Extent, LogReader, PartitionUnavailable
+from ureplicator_common.kafka import Extent, LogReader, PartitionUnavailable, Position
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znodes import decode_audit_request, encode_audit_request
 from ureplicator_controller.api.audits.models import AuditBody
@@ -33,7 +33,7 @@ from ureplicator_controller.api.services.topic_checks import (
 )
 
 Ranges = Mapping[int, OffsetRange]
-T = TypeVar("T", int, Extent)
+T = TypeVar("T", int, Extent, Position)
 
 
 class AuditService:
@@ -162,7 +162,7 @@ def _numbers(key: TopicKey, intent: TopicIntent, wanted: AuditBody) -> Sequence[
 def _range(reading: PositionReading, start: int | None, end: int | None) -> OffsetRange:
     """Raises PartitionUnavailable. Nothing is compared of a partition without a position."""
     log = _known(reading.extent)
-    position = reading.stored.offset
+    position = _known(reading.stored).offset
     first = log.start if start is None else max(start, log.start)
     return OffsetRange(first, position if end is None else min(end, position))
 

@@ -34,7 +34,7 @@ from ureplicator_common.kafka import (
     LogReader,
     OpenTransaction,
     PartitionUnavailable,
-    Position,
+    PositionOrError,
     PositionReader,
 )
 from ureplicator_common.model import Partition, Route, TopicKey, position_group
@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 IntentsByKey = Mapping[TopicKey, TopicIntent]
 TopicPartition = tuple[str, int]
-RoutePositions = Mapping[TopicPartition, Position]
+RoutePositions = Mapping[TopicPartition, PositionOrError]
 Positions = Mapping[Route, RoutePositions | OperatingError]
 
 
@@ -369,6 +369,8 @@ def _position(
     if isinstance(found, OperatingError):
         return found
     stored = found.get((intent.target_topic or partition.topic, partition.number))
+    if isinstance(stored, PartitionUnavailable):
+        return stored
     return stored.offset if stored is not None and stored.offset >= 0 else None
 
 

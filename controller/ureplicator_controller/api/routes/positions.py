@@ -13,7 +13,7 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import NO_OFFSET, PositionChange
-from ureplicator_common.kafka import Extent
+from ureplicator_common.kafka import Extent, PartitionUnavailable, Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
 from ureplicator_controller.api.access.roles import operator_unless_dry_run, viewer
@@ -46,6 +46,8 @@ from ureplicator_controller.api.services.positions import (
 from ureplicator_controller.api.services.topic_lookup import find_topic
 from ureplicator_controller.core.positions.effects import out_of_range
 from ureplicator_controller.core.reporting.authorship import by_of, id_of
+
+NO_POSITION = Position(NO_OFFSET)
 
 
 def blueprint(
@@ -142,12 +144,16 @@ def _add_changes(
 
 
 def _position_json(reading: PositionReading) -> dict[str, Any]:
-    position, extent = reading.stored, reading.extent
+    stored, extent = reading.stored, reading.extent
+    position = stored if isinstance(stored, Position) else NO_POSITION
     known = position.offset if position.offset >= 0 else None
     provenance = None if known is None else Provenance.decode(position.metadata)
     log = extent if isinstance(extent, Extent) else None
     lag = None if known is None or log is None else max(0, log.end - known)
-    reason = str(extent) if log is None else "" if known is None else out_of_range(known, log)
+    reasons = [str(each) for each in (stored, extent) if isinstance(each, PartitionUnavailable)]
+    reason = "; ".join(reasons) or (
+        "" if known is None or log is None else out_of_range(known, log)
+    )
     return {
         "position": known,
         "leaderEpoch": position.leader_epoch if position.leader_epoch >= 0 else None,

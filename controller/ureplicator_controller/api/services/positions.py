@@ -22,9 +22,11 @@ from ureplicator_common.kafka import (
     LogReader,
     PartitionUnavailable,
     Position,
+    PositionOrError,
     PositionReader,
 )
 from ureplicator_common.kafka.client import EARLIEST, LATEST
+from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.model import TopicKey, position_group
 from ureplicator_controller.api.http.models.positions import SetPositionsBody
 from ureplicator_controller.api.http.preconditions import Precondition
@@ -38,14 +40,14 @@ from ureplicator_controller.api.services.topic_checks import (
 from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.positions.effects import PositionEffect, effect_of
 
-T = TypeVar("T", int, Extent)
+T = TypeVar("T", int, Extent, Position)
 
 
 @dataclass(frozen=True, slots=True)
 class PositionReading:
     """One partition as both clusters have it now."""
 
-    stored: Position
+    stored: PositionOrError
     extent: Extent | PartitionUnavailable
 
 
@@ -184,7 +186,7 @@ class PositionService:
     ) -> Mapping[int, int]:
         """Committed offsets of a consumer group of the source; -1 where it has none."""
         with closing(self._positions(key.route.source)) as reader:
-            found = reader.read(group, {key.topic: numbers})
+            found = all_readable(reader.read(group, {key.topic: numbers}))
         if all(position.offset < 0 for position in found.values()):
             raise not_found(
                 f"group {group} has no offsets of {key.topic} on {key.route.source}",
@@ -274,8 +276,10 @@ def _refusal(text: str, wanted: SetPositionsBody, hint: str) -> Problem:
     return conflict(text, field="group", hint=hint)
 
 
-def _offset(stored: Position) -> int | None:
-    return stored.offset if stored.offset >= 0 else None
+def _offset(stored: PositionOrError) -> int | None:
+    """Raises PartitionUnavailable."""
+    offset = _known(stored).offset
+    return offset if offset >= 0 else None
 
 
 def _known(found: T | PartitionUnavailable) -> T:

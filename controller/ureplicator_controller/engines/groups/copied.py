@@ -12,12 +12,14 @@ from ureplicator_common.kafka import (
     LogReader,
     PartitionUnavailable,
     Position,
+    PositionOrError,
     PositionReader,
     topic_id_text,
 )
 from ureplicator_common.kafka.groups import TopicPartition
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log.reading import OffsetMaps
+from ureplicator_common.kafka.position_rows import readable
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.partition_map import MapView
@@ -69,7 +71,8 @@ class KafkaCopiedReader:
         if not at:
             return {}
         there = by_topic(target for _, target in at.values())
-        positions = self._positions.read(self._group, there)
+        found = self._positions.read(self._group, there)
+        positions = readable(found)
         extents = self._logs.extents(there)
         partitions = {key: Partition(self._route, *key) for key in at}
         self._maps.update(
@@ -82,7 +85,7 @@ class KafkaCopiedReader:
         source = self._source_extents(at)
         return {
             key: self._copied(
-                partitions[key], topic, positions.get(target), extents.get(target), source.get(key)
+                partitions[key], topic, found.get(target), extents.get(target), source.get(key)
             )
             for key, (topic, target) in at.items()
         }
@@ -104,11 +107,12 @@ class KafkaCopiedReader:
         self,
         partition: Partition,
         topic: RouteTopic,
-        position: Position | None,
+        found: PositionOrError | None,
         extent: Extent | PartitionUnavailable | None,
         source_extent: object,
     ) -> CopiedPartition:
-        reason, known, end = _position(topic, position)
+        position = found if isinstance(found, Position) else None
+        reason, known, end = _position(topic, found)
         translate: Translate = _no_map
         translate_back: Translate = _no_map
         source_log = source_extent if isinstance(source_extent, Extent) else None
@@ -144,11 +148,15 @@ def _constant_from(
     return position if newest is None or newest.target_end != end else newest.first
 
 
-def _position(topic: RouteTopic, position: Position | None) -> tuple[str, int | None, int | None]:
+def _position(
+    topic: RouteTopic, position: PositionOrError | None
+) -> tuple[str, int | None, int | None]:
     """Reason why there is none, the position, and the end of the copy at the target. Handlers put records of
     several partitions into one: then the end says nothing about a single one."""
     if topic.stopped:
         return f"the topic is stopped: {topic.stopped}", None, None
+    if isinstance(position, PartitionUnavailable):
+        return str(position), None, None
     if position is None or position.offset < 0:
         return NOT_COPIED, None, None
     written = Provenance.decode(position.metadata)

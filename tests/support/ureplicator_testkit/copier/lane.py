@@ -9,6 +9,7 @@ from typing import Any
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import read_positions
 from ureplicator_common.model import Partition, WorkerId, position_group, transactional_ids
 from ureplicator_testkit.copier.driver import ROUTE, StubDriver, partitions_of
@@ -95,7 +96,7 @@ class RealLane:
         client = ClusterClient(self.target.bootstrap)
         try:
             group = position_group(fleet=self.fleet, route=ROUTE)
-            found = read_positions(client, group, {self.topic: range(count)})
+            found = all_readable(read_positions(client, group, {self.topic: range(count)}))
         finally:
             client.close()
         return {number: position for (_, number), position in found.items()}

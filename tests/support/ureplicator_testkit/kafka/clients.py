@@ -24,6 +24,7 @@ from ureplicator_common.kafka import (
     OpenTransaction,
     PartitionUnavailable,
     Position,
+    PositionOrError,
     TopicAlreadyExists,
     TopicInfo,
     TopicRefused,
@@ -306,12 +307,12 @@ class MemoryPositionReader(_CanFail):
 
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]
-    ) -> Mapping[tuple[str, int], Position]:
+    ) -> Mapping[tuple[str, int], PositionOrError]:
         self.reads += 1
         self._request()
         ledger = self.groups[group]
         return {
-            (topic, number): ledger.read((topic, number))
+            (topic, number): ledger.shown((topic, number))
             for topic, numbers in wanted.items()
             for number in numbers
         }

@@ -26,6 +26,7 @@ class Coordinator(ClusterClient):
 
     The script of DescribeTransactions names states, or codes. `took_s`: time of each request. `view_found`:
     what it shows of topics. `closed`: it takes no connections, and has closed those that there were.
+    `unreadable`: topics whose positions it does not show, and the error code beside each partition.
     """
 
     def __init__(self, **scripts: list[Any]) -> None:
@@ -38,6 +39,7 @@ class Coordinator(ClusterClient):
         self.transaction_version = 0
         self.api_keys = {*TRANSACTION_REQUESTS, DESCRIBE_TRANSACTIONS}
         self.stored: dict[tuple[str, int], Position] = {}
+        self.unreadable: dict[str, int] = {}
         self.view_found = ClusterView("cluster", {}, {}, {})
         self.closed = False
         self.created: list[tuple[str, int]] = []
@@ -216,7 +218,8 @@ class Coordinator(ClusterClient):
         )
 
     def _row(self, topic: str, number: int, response: Any, code: int) -> Any:
-        position = self.stored.get((topic, number), Position(-1))
+        code = code or self.unreadable.get(topic, 0)
+        position = Position(-1) if code else self.stored.get((topic, number), Position(-1))
         return response.OffsetFetchResponseTopic.OffsetFetchResponsePartition(
             partition_index=number,
             committed_offset=position.offset,

@@ -18,7 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    PartitionUnavailable,
+    Position,
+    PositionOrError,
+)
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 
@@ -28,12 +33,14 @@ FROZEN_TIMEOUT_S = 30.0
 
 
 class Ledger:
-    """`refused`: partitions that the coordinator takes no position for, and its error name."""
+    """`refused`: partitions that the coordinator takes no position for, and its error name. `unreadable`:
+    topics whose positions it does not show, and why."""
 
     def __init__(self) -> None:
         self.epochs: dict[str, int] = {}
         self.positions: dict[TargetPartition, Position] = {}
         self.refused: dict[TargetPartition, str] = {}
+        self.unreadable: dict[str, str] = {}
 
     def initialise(self, transactional_id: str) -> int:
         """A new epoch; producers with an older one are fenced."""
@@ -45,6 +52,13 @@ class Ledger:
 
     def read(self, partition: TargetPartition) -> Position:
         return self.positions.get(partition, NO_POSITION)
+
+    def shown(self, partition: TargetPartition) -> PositionOrError:
+        """In the response to a reader."""
+        topic, number = partition
+        if topic in self.unreadable:
+            return PartitionUnavailable(f"{topic}/{number}: {self.unreadable[topic]}")
+        return self.read(partition)
 
     def commit(
         self,
@@ -165,8 +179,10 @@ class MemoryPositions(PositionStore):
 
         self._request("fence", *transactional_ids, effect=effect)
 
-    def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
-        found: dict[TargetPartition, Position] = {}
+    def read(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[TargetPartition, PositionOrError]:
+        found: dict[TargetPartition, PositionOrError] = {}
 
         def effect() -> None:
             for topic, numbers in wanted.items():
@@ -189,8 +205,8 @@ class MemoryPositions(PositionStore):
     def wait_for_markers(self) -> None:
         raise AssertionError("transactions of positions alone are not waited for")
 
-    def _read_one(self, partition: TargetPartition) -> Position:
-        return self.ledger.read(partition)
+    def _read_one(self, partition: TargetPartition) -> PositionOrError:
+        return self.ledger.shown(partition)
 
     def _commit(self, epoch: int, positions: Mapping[TargetPartition, Position]) -> None:
         self.ledger.commit(self.transactional_id, epoch, positions)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import ClusterUnavailable, Position, PositionOrError
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
@@ -190,7 +190,7 @@ class MemoryTransactions(MemoryPositions):
     def wait_for_markers(self) -> None:
         self.ledger.waited += 1
 
-    def _read_one(self, partition: TargetPartition) -> Position:
+    def _read_one(self, partition: TargetPartition) -> PositionOrError:
         if self.ledger.is_unstable(partition):
             raise ClusterUnavailable("still UNSTABLE_OFFSET_COMMIT", delay_s=0.0)
         return super()._read_one(partition)

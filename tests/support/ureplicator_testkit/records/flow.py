@@ -26,6 +26,7 @@ from typing import Protocol, Self
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import read_positions
 from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet
@@ -201,7 +202,7 @@ class Flow:
 
         def caught_up() -> bool:
             try:
-                found = read_positions(client, group, wanted)
+                found = all_readable(read_positions(client, group, wanted))
             except ClusterUnavailable:  # perhaps a transaction with positions is just being ended
                 return False
             return all(found[self.copy, number].offset >= end for number, end in ends.items())
@@ -216,7 +217,8 @@ class Flow:
         wanted = {self.copy: range(self.partitions)}
         try:
             with self._client.within(POSITIONS_S):
-                found = read_positions(self._client, self._fleet.group(self._route), wanted)
+                group = self._fleet.group(self._route)
+                found = all_readable(read_positions(self._client, group, wanted))
         except ClusterUnavailable:
             return None
         return {number: position.offset for (_, number), position in found.items()}

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ureplicator_common.kafka import ClusterUnavailable, Position, topic_id_text
+from ureplicator_common.kafka import ClusterUnavailable, Position, PositionOrError, topic_id_text
 from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.kafka.clients import MemoryCluster, MemoryTopicAdmin
@@ -135,7 +135,7 @@ class Positions(MemoryPositions):
         for each in transactional_ids:
             super().fence((each,))
 
-    def _read_one(self, partition: TargetPartition) -> Position:
+    def _read_one(self, partition: TargetPartition) -> PositionOrError:
         self._kafka.judge_read(self, self.partitions[partition])
         return super()._read_one(partition)
 

@@ -11,7 +11,7 @@ import pytest
 from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Unavailable
-from ureplicator_common.kafka import BatchTime, Lifetime, Position
+from ureplicator_common.kafka import BatchTime, Lifetime, PositionOrError
 from ureplicator_common.model import Route, TopicKey, position_group
 from ureplicator_controller.api.lag_collection import cluster_reader
 from ureplicator_controller.api.lag_collection import collector as collector_module
@@ -35,7 +35,7 @@ class SlowPositions(MemoryPositionReader):
 
     def read(
         self, group: str, wanted: Mapping[str, Sequence[int]]
-    ) -> Mapping[tuple[str, int], Position]:
+    ) -> Mapping[tuple[str, int], PositionOrError]:
         self.threads.add(threading.get_ident())
         self.may.wait(20)
         return super().read(group, wanted)
@@ -110,6 +110,19 @@ def test_concurrent_requests_share_a_collection(lag: LagFixture) -> None:
         thread.join()
     assert len(found) == 20
     assert lag.source.requests["extents"] == 1
+
+
+def test_a_topic_whose_positions_are_not_shown_is_unknown_alone(lag: LagFixture) -> None:
+    other = TopicKey(AB, "hidden")
+    lag.topics[other] = TopicIntent(1, 1)
+    lag.source.hold("hidden", 0, 0, 9)
+    group = position_group(fleet="f", route=AB)
+    lag.targets["b"].groups[group].unreadable["hidden"] = "TOPIC_AUTHORIZATION_FAILED"
+    topics = lag.report().topics
+    assert [topics[KEY][number].lag_records for number in range(2)] == [4, 0]
+    shown = topics[other][0]
+    assert (shown.lag_records, shown.end) == (None, 9)
+    assert shown.reason == "b: hidden/0: TOPIC_AUTHORIZATION_FAILED"
 
 
 def test_requests_do_not_wait_for_a_cluster_that_does_not_respond(lag: LagFixture) -> None:

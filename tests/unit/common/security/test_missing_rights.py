@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.client import EARLIEST
-from ureplicator_common.kafka.errors import ErrorCode, refusal
+from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore
 from ureplicator_testkit.kafka.clients import MemoryCluster
@@ -70,14 +70,28 @@ def test_a_position_that_is_refused() -> None:
     assert error.value.refused == {KEY: lacking}
 
 
-@pytest.mark.parametrize(
-    ("code", "right"), [(GROUP, "DESCRIBE on group g"), (TOPIC, "DESCRIBE on topic t")]
-)
-def test_reads_of_positions(code: ErrorCode, right: str) -> None:
-    store = PositionStore(Coordinator(OffsetFetch=[code]), group="g", transactional_id="own")
+def test_reads_of_positions() -> None:
+    store = PositionStore(Coordinator(OffsetFetch=[GROUP]), group="g", transactional_id="own")
     with pytest.raises(ClusterUnavailable) as error:
         store.read({"t": [0]})
-    assert str(error.value).endswith(f"{code.name}: the principal lacks {right} {AT}")
+    lacking = f"GROUP_AUTHORIZATION_FAILED: the principal lacks DESCRIBE on group g {AT}"
+    assert str(error.value).endswith(lacking)
+
+
+@pytest.mark.parametrize("code", sorted(OF_A_PARTITION))
+def test_a_position_that_is_not_shown_hides_no_other(code: int) -> None:
+    """Nor does it count as none: copying would begin at the route's start."""
+    client = Coordinator(OffsetFetch=[0, ErrorCode.UNSTABLE_OFFSET_COMMIT])
+    client.unreadable = {"t": code}
+    client.stored["u", 0] = Position(5)
+    store = PositionStore(client, group="g", transactional_id="own")
+    for _ in range(2):
+        found = store.read({"t": [0], "u": [0]})
+        assert found["u", 0] == Position(5)
+        assert isinstance(found[KEY], PartitionUnavailable)
+        reason = refusal(code, "DESCRIBE on topic t", "the cluster at nowhere:1")
+        assert str(found[KEY]) == f"t/0: {reason}"
+    assert client.requests == ["OffsetFetch"] * 3
 
 
 def test_a_transactional_id() -> None:

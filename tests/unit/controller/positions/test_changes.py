@@ -26,6 +26,8 @@ from ureplicator_controller.engines.position_deletion import NO_POSITION
 from ureplicator_controller.engines.position_renewal import Renewal
 from ureplicator_testkit.control.fleet import ROUTE, ids_of, partition
 from ureplicator_testkit.control.ownership_fleet import OwnershipFleet, OwnershipWorker
+from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.cluster import cluster_model
 
 P = partition("t")
 KEY = TopicKey(ROUTE, "t")
@@ -324,6 +326,27 @@ def test_what_the_target_refuses_holds_up_no_other(fleet: OwnershipFleet) -> Non
     changes = intent(fleet).positions
     assert changes[0].outcome.startswith("refused by the target")
     assert changes[1].outcome == "done"
+
+
+@pytest.mark.usefixtures("a")
+def test_a_position_that_the_target_does_not_show_is_left(fleet: OwnershipFleet) -> None:
+    """The number of its chunks in the offset map is not known. Other topics are changed."""
+    request(fleet, 5)
+    fleet.topic("u", positions={0: PositionChange(6, REQUEST)})
+    fleet.settle()
+    before = fleet.offset(P)
+    fleet.source = MemoryCluster(cluster_model("A", {"t": 1, "u": 1}))
+    fleet.ledger.unreadable["t"] = "TOPIC_AUTHORIZATION_FAILED"
+    assert Leader(fleet).act()
+    assert outcome(fleet) == ("refused by the target: t/0: TOPIC_AUTHORIZATION_FAILED", -1)
+    assert (fleet.offset(P), fleet.offset(partition("u"))) == (before, 6)
+
+
+def test_a_topic_that_is_missing_at_the_source_holds_up_no_other(fleet: OwnershipFleet) -> None:
+    fleet.topic("missing", positions={0: PositionChange(6, REQUEST)})
+    request(fleet, 5)
+    assert not Leader(fleet).act()
+    assert (fleet.offset(P), fleet.offset(partition("missing"))) == (5, -1)
 
 
 def test_nothing_is_committed_to_forget_what_is_not_there(fleet: OwnershipFleet) -> None:

@@ -21,7 +21,12 @@ from ureplicator_common.contents import (
 )
 from ureplicator_common.coordination import Conflict, Create, Set
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    PartitionUnavailable,
+    Position,
+    PositionOrError,
+)
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
@@ -139,6 +144,7 @@ class TwinStore(PositionStore):
     def __init__(self, refused: Mapping[TargetPartition, str] | None = None) -> None:
         self.positions = {("x", 0): Position(5), ("x", 1): Position(-1), ("y", 0): Position(7)}
         self.done: list[str] = []
+        self.hidden: dict[str, str] = {}
         self.refused = dict(refused or {})
 
     def initialise(self) -> None:
@@ -147,10 +153,14 @@ class TwinStore(PositionStore):
     def fence(self, transactional_ids: Sequence[str]) -> None:
         self.done += [f"fence {id}" for id in transactional_ids]
 
-    def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
+    def read(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[TargetPartition, PositionOrError]:
         self.done.append("read")
         return {
-            (topic, number): self.positions.get((topic, number), Position(-1))
+            (topic, number): PartitionUnavailable(self.hidden[topic])
+            if topic in self.hidden
+            else self.positions.get((topic, number), Position(-1))
             for topic, numbers in wanted.items()
             for number in numbers
         }
@@ -281,6 +291,21 @@ def test_failing_topic_does_not_delay_others(other: TwinStore, order: list[str])
     assert other.done == order
     assert not leader.marked()
     assert leader.engine(fleet(), {ROUTE: renewal(leader.store)}).run_once()
+
+
+def test_positions_that_are_not_shown_delay_no_other_topic_of_the_route() -> None:
+    leader = Leader()
+    other = TopicKey(ROUTE, "a-hidden")
+    hidden = replace(MARKED, target_topic="hidden")
+    leader.coordination.transact([Create(leader.paths.topic(other), encode_intent(hidden))])
+    seen = replace(fleet(), topics={KEY: stored(MARKED), other: stored(hidden)}, epoch=0)
+    leader.proof = lambda: seen
+    leader.store.hidden = {"hidden": "TOPIC_AUTHORIZATION_FAILED"}
+    assert not leader.engine(seen, {ROUTE: renewal(leader.store)}).run_once()
+    assert not leader.marked()
+    node = leader.coordination.get(leader.paths.topic(other))
+    assert node is not None
+    assert decode_intent(node.data).forget_positions
 
 
 class CountedTopics(dict[TopicKey, Stored[TopicIntent]]):

@@ -8,7 +8,12 @@ from typing import cast
 import pytest
 
 from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import (
+    ClusterUnavailable,
+    PartitionUnavailable,
+    Position,
+    PositionOrError,
+)
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore, TargetPartition
 from ureplicator_common.model import Partition, Route
@@ -20,6 +25,7 @@ from ureplicator_controller.engines.position_renewal import (
     PositionRenewer,
     RemainsRemover,
     Renewal,
+    renew,
 )
 
 FIRST, SECOND = Route("a", "b"), Route("a", "c")
@@ -39,8 +45,12 @@ class TwinStore(PositionStore):
     def fence(self, transactional_ids: Sequence[str]) -> None:
         pass
 
-    def read(self, wanted: Mapping[str, Sequence[int]]) -> dict[TargetPartition, Position]:
-        return {(topic, number): Position(5) for topic in wanted for number in wanted[topic]}
+    def read(
+        self, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[TargetPartition, PositionOrError]:
+        keys = [(topic, number) for topic in wanted for number in wanted[topic]]
+        refused = PartitionUnavailable("TOPIC_AUTHORIZATION_FAILED")
+        return {key: refused if key[0] == "hidden" else Position(5) for key in keys}
 
     def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
         self.committed.update(positions)
@@ -66,6 +76,16 @@ def test_failing_route_does_not_stop_others_and_is_retried_sooner(error: Excepti
     second = TwinStore()
     assert renewer(TwinStore(error), second).run_once() == RETRY_INTERVAL_S
     assert second.committed == {("t", 0): Position(5)}
+
+
+def test_a_position_that_is_not_shown_keeps_no_other_from_renewal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = TwinStore()
+    orphaned = {Partition(FIRST, name, 0): OrphanedPosition(name) for name in ("hidden", "t")}
+    assert renew(Renewal(FIRST, store, cast(ClusterClient, None)), lambda route: orphaned) == 1
+    assert store.committed == {("t", 0): Position(5)}
+    assert "{('hidden', 0): 'TOPIC_AUTHORIZATION_FAILED'}" in caplog.text
 
 
 def test_nothing_is_renewed_without_leadership() -> None:

@@ -53,6 +53,15 @@ class Clusters:
         log.end, log.open_from = log.end + 1, None
 
 
+def test_a_position_that_is_not_shown() -> None:
+    clusters = Clusters()
+    group = position_group(fleet="fleet", route=ROUTE)
+    clusters.positions.groups[group].unreadable["copy-orders"] = "TOPIC_AUTHORIZATION_FAILED"
+    first, second = clusters.prepare().partitions
+    assert (first.end, first.uncompared) == (0, "target: copy-orders/0: TOPIC_AUTHORIZATION_FAILED")
+    assert second.uncompared == "target: copy-orders/1: TOPIC_AUTHORIZATION_FAILED"
+
+
 def test_up_to_the_positions_under_the_name_of_the_copy() -> None:
     clusters = Clusters()
     request = clusters.prepare()

@@ -28,11 +28,12 @@ from functools import partial
 from typing import assert_never
 
 from ureplicator_common.clock import Clock, SystemClock
-from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log import MapLog
+from ureplicator_common.kafka.position_rows import TargetPartition, readable, unreadable
 from ureplicator_common.kafka.positions import COMMAND_S, CommitRefused, PositionStore
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.model import Partition
@@ -257,10 +258,14 @@ class Ownership:
             return
         with cluster_errors_named("target"):
             self._store.fence(sorted({id for grant in granted.values() for id in grant.fence}))
-            stored = self._store.read(
+            found = self._store.read(
                 by_topic((grant.target_topic, part.number) for part, grant in granted.items())
             )
         self._order.proven()
+        stored, hidden = readable(found), not_shown(granted, unreadable(found))
+        for partition, error in hidden.items():
+            self._fail(partition, f"target: {error}")
+        granted = {part: grant for part, grant in granted.items() if part not in hidden}
         self._confirm_held(granted, stored)
         renewing, self._renewing = self._renewing & granted.keys(), frozenset()
         keys = {part: (granted[part].target_topic, part.number) for part in renewing}
@@ -439,6 +444,15 @@ def position_records(
         )
         for part, item in positions.items()
     }
+
+
+def not_shown(
+    granted: Mapping[Partition, Grant], errors: Mapping[TargetPartition, PartitionUnavailable]
+) -> dict[Partition, PartitionUnavailable]:
+    """Partitions whose positions the target does not show. They end, also if they are held: another owner may
+    have moved the position."""
+    keys = {part: (grant.target_topic, part.number) for part, grant in granted.items()}
+    return {part: errors[key] for part, key in keys.items() if key in errors}
 
 
 def refusal(target_topic: str, code: str) -> str:

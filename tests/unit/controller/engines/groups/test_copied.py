@@ -66,6 +66,18 @@ def test_a_partition_is_named_as_at_the_target(world: World) -> None:
     assert (found.log, found.reason) == (Extent(3, 57), "")
 
 
+def test_a_position_that_is_not_shown_is_no_reason_for_other_topics(world: World) -> None:
+    world.commit(50)
+    world.positions.put(GROUP, "copy.u", 0, 7)
+    world.positions.groups[GROUP].unreadable["copy.u"] = "TOPIC_AUTHORIZATION_FAILED"
+    topics = {name: RouteTopic(name, f"copy.{name}") for name in ("t", "u")}
+    found = world.reader.read(topics, [KEY, ("u", 0)])
+    assert (found[KEY].position, found[KEY].reason) == (50, "")
+    refused = found["u", 0]
+    assert (refused.position, refused.reason) == (None, "copy.u/0: TOPIC_AUTHORIZATION_FAILED")
+    assert refused.translate(7) is None
+
+
 def test_the_newest_segment_holds_up_to_the_position_that_is_stored(world: World) -> None:
     world.commit(50)
     found = world.read()
