@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from ureplicator_cli.main import cli
+from ureplicator_cli.commands import cli
 from ureplicator_common.config.settings import load_settings
 from ureplicator_testkit.deploy.chart import (
     CHART,

@@ -11,9 +11,10 @@ Start: port, Java and Spark come first, since they fail for good; then ZooKeeper
 it takes. Nothing is fenced or copied before the live node is ours: if another live process had the id,
 its copiers would be fenced.
 
-End: SIGTERM drains (each partition is committed and released) and exits 0. With `worker.on_stop: leave`, or
-after SIGUSR1, the leader moves the partitions to other workers before that. What the process cannot
-recover from ends it at once, after its copiers are gone (`engines.watchdog`).
+End: a signal during the start ends the process at once with 0, since nothing is claimed or copied yet.
+Afterwards SIGTERM drains (each partition is committed and released) and exits 0. With `worker.on_stop:
+leave`, or after SIGUSR1, the leader moves the partitions to other workers before that. What the process
+cannot recover from ends it at once, after its copiers are gone (`engines.watchdog`).
 """
 
 from __future__ import annotations
@@ -152,17 +153,18 @@ class Worker:
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stops = 0
         self._leaves = False
+        self._starting = True
 
     def run(self) -> int:
         with ExitStack() as closing:
             try:
                 started = self._open(closing)
-            except PermanentError as error:
-                if self._stops:  # a signal to the whole group ends the JVM, too
-                    logger.info("worker %s: exit 0: ended while it started", self._id)
-                    return 0
-                print_error(f"worker {self._id}: {error}")
-                return 1
+            except (PermanentError, SystemExit, KeyboardInterrupt) as error:
+                return self._not_started(error)
+            finally:
+                self._starting = False
+            if self._stops:
+                return self._not_started(SystemExit())
             engines = self._engines(started)
             self._start(started, engines, closing)
             try:
@@ -175,8 +177,13 @@ class Worker:
             return exit.code
 
     def stop(self) -> None:
-        """Leave or drain, then exit; a second call exits without waiting. Safe in a signal handler."""
+        """Leave or drain, then exit; a second call exits without waiting. Safe in a signal handler.
+
+        Raises SystemExit during the start, which waits for a JVM otherwise.
+        """
         self._stops += 1
+        if self._starting:
+            raise SystemExit(0)
         if self._stops == 1 and (self._leaves or self._options.on_stop == "leave"):
             self.leave()
             return
@@ -188,6 +195,14 @@ class Worker:
         self._leaves = True
         options = self._options
         self._events.put(LeaveRequested(options.leave_timeout_s, options.drain_timeout_s))
+
+    def _not_started(self, error: BaseException) -> int:
+        """The exit code. A signal to the whole group ends the JVM, too, which is no failure of Spark."""
+        if self._stops or not isinstance(error, PermanentError):
+            logger.info("worker %s: exit 0: ended while it started", self._id)
+            return 0
+        print_error(f"worker {self._id}: {error}")
+        return 1
 
     # Building.
 
@@ -218,8 +233,8 @@ class Worker:
             silence_s=options.watchdog_s,
             copier_entry=self._copier_entry,
         )
-        spark.start()
         closing.callback(spark.stop)
+        spark.start()
         return _Started(web, lifeline, spark)
 
     def _engines(self, started: _Started) -> _Engines:

@@ -6,6 +6,7 @@ worker with nothing assigned. Those that kill the worker, or its JVM, have one o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -48,7 +49,8 @@ class StubWorker:
         )
         self.slots = slots
         found = self.process.wait_for_line(r"^control (\d+)", START_S)
-        self._control = socket.create_connection(("127.0.0.1", int(found[1])))
+        self.control_port = int(found[1])
+        self._control = socket.create_connection(("127.0.0.1", self.control_port))
         self._responses = self._control.makefile()
 
     def command(self, *command: Any) -> dict[str, Any]:
@@ -389,10 +391,55 @@ def test_a_taken_port_and_a_missing_java_are_one_line_each(tmp_path: Path) -> No
         process.kill_tree()
 
 
-def test_a_worker_that_is_stopped_while_it_starts_ends_at_once(tmp_path: Path) -> None:
+def _at_once(worker: StubWorker) -> None:
+    """Its handlers are set, and nothing else is there."""
+
+
+def _with_a_jvm(worker: StubWorker) -> None:
+    def launched() -> bool:
+        worker.process.assert_running()
+        return any("org.apache.spark.deploy.SparkSubmit" in line for line in _commands(worker))
+
+    eventually(launched, START_S, "the JVM is launched")
+
+
+def _with_a_connected_jvm(worker: StubWorker) -> None:
+    """The context is created next."""
+
+    def connected() -> bool:
+        worker.process.assert_running()
+        ports = [c for c in psutil.Process(worker.process.pid).net_connections() if c.raddr]
+        return any(
+            c.raddr.port != worker.control_port
+            for c in ports
+            if c.laddr.port != worker.control_port
+        )
+
+    eventually(connected, START_S, "the JVM is connected")
+
+
+def _commands(worker: StubWorker) -> Iterator[str]:
+    for pid in worker.process.tree():
+        with contextlib.suppress(psutil.Error):
+            yield " ".join(psutil.Process(pid).cmdline())
+
+
+@pytest.mark.parametrize("moment", [_at_once, _with_a_jvm, _with_a_connected_jvm])
+@pytest.mark.parametrize(
+    ("number", "to_group"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)]
+)
+def test_a_worker_that_is_stopped_while_it_starts_ends_at_once(
+    tmp_path: Path,
+    moment: Callable[[StubWorker], None],
+    number: signal.Signals,
+    to_group: bool,
+) -> None:
     worker = StubWorker(tmp_path / "worker.log")
     try:
-        assert worker.process.terminate(20) == 0
+        moment(worker)
+        (os.killpg if to_group else os.kill)(worker.process.pid, number)
+        assert worker.process.wait(20) == 0
         worker.process.assert_tree_gone()
+        assert "Traceback" not in worker.process.log_text()
     finally:
         worker.close()

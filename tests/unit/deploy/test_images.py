@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from ureplicator_cli.main import cli
+from ureplicator_cli.commands import cli
 from ureplicator_common.config.settings import load_settings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

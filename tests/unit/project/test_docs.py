@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ureplicator_cli.main import cli
+from ureplicator_cli.commands import cli
 from ureplicator_common._version import __version__
 from ureplicator_common.config.settings import load_settings
 from ureplicator_testkit.control.rest_fixture import RestFixture

@@ -373,6 +373,15 @@ def test_drain_is_bounded() -> None:
     assert run.wait(5).decisions() == [instructions.Exit(1, "copiers did not end")]
 
 
+def test_a_drain_is_late_only_if_partitions_were_held_at_its_end() -> None:
+    for held, exit in (((0,), (1, "not drained in time")), ((), (0, "drained"))):
+        run = Run(slots=1, running=False).do(events.Tick(0)) if not held else Run(slots=1).online(0)
+        run.do(events.DrainRequested(30.0)).wait(31)
+        run.do(events.CopierReleased(CopierId(0, 1), tuple(map(part, held))))
+        run.do(events.CopierEnded(CopierId(0, 1), "killed"))
+        assert run.take()[-1] == instructions.Exit(*exit)
+
+
 def test_a_second_drain_shortens_the_first() -> None:
     run = Run(slots=1).online(0).do(events.DrainRequested(30.0))
     run.take()

@@ -6,8 +6,8 @@
 
 They share the Spark session (`on_demand`), each with a scheduler pool and cores of its own. What fails in a
 pass or a request is logged and tried again; the process ends with 1 when its JVM dies, its id is taken or a
-thread hangs (`heartbeats`). SIGTERM ends it at once with 0. Either way its claims go with its session, and
-another auditor takes the requests over.
+thread hangs (`heartbeats`). SIGTERM ends it at once with 0, also while it starts. Either way its claims go
+with its session, and another auditor takes the requests over.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ class Auditor:
         self._followed = continuous_routes(settings.routes)
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
+        self._starting = True
 
     def run(self) -> int:
         with ExitStack() as closing:
@@ -112,9 +113,14 @@ class Auditor:
             try:
                 web, spark = self._open(closing)
                 requests, followers = self._parts(spark)
-            except PermanentError as error:
-                print_error(f"auditor {self._id}: {error}")
-                return 1
+            except PermanentError as error:  # also if a signal to the whole group ended the JVM
+                self._failures.put(str(error))
+                return self._ended()
+            except (SystemExit, KeyboardInterrupt):
+                self._stopping.set()
+                return self._ended()
+            finally:
+                self._starting = False
             pages = AuditorPages(
                 id=self._id,
                 fleet=self._settings.fleet,
@@ -134,8 +140,13 @@ class Auditor:
             return self._wait(web.port, spark)
 
     def stop(self) -> None:
-        """End at once. Safe in a signal handler."""
+        """End at once. Safe in a signal handler.
+
+        Raises SystemExit during the start, which waits for a JVM otherwise.
+        """
         self._stopping.set()
+        if self._starting:
+            raise SystemExit(0)
 
     def _open(self, closing: ExitStack) -> tuple[WebServer, SparkOnDemand]:
         """Bind the port. Raises PermanentError."""

@@ -22,7 +22,6 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ureplicator_common.errors import PermanentError
 from ureplicator_worker.engines import jvm
 
 SPARK_ERRORS = (Py4JError, PySparkException, EOFError, OSError)
@@ -64,7 +63,7 @@ class AuditorSession:
         try:
             conf = self._configuration(self._scratch)
             self._driver = jvm.start_driver(conf, java, scratch=self._scratch, show=_log)
-        except PermanentError:
+        except BaseException:  # a signal, too
             self.close()
             raise
         self._waiting = threading.Thread(target=self._wait, name="auditor jvm-wait", daemon=True)

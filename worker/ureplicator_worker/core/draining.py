@@ -67,7 +67,7 @@ def stop_copiers(state: WorkerState) -> list[Instruction]:
     closing = [slot.copier for slot in state.slots if slot.phase is SlotPhase.CLOSING]
     instructions = copiers.stop_all(state)
     if state.now_s >= state.drain.until_s and not state.drain.killed:
-        state.drain = replace(state.drain, killed=True)
+        state.drain = replace(state.drain, killed=True, late=bool(state.held))
         instructions += [KillCopier(copier, "not drained in time") for copier in closing]
     return instructions
 
@@ -76,7 +76,7 @@ def exit_if_drained(state: WorkerState) -> list[Instruction]:
     """Exit when nothing is held and no copier runs, or when that takes too long."""
     if state.drain is None:
         return []
-    late = state.now_s >= state.drain.until_s
+    late = state.drain.late
     if not state.held and all(slot.phase is SlotPhase.IDLE for slot in state.slots):
         return _exit(state, int(late), "not drained in time" if late else "drained")
     if state.now_s >= state.drain.until_s + KILL_TIMEOUT_S:

@@ -59,10 +59,14 @@ class RouteFence:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The worker releases everything until `until_s`; `killed`: later copiers were killed."""
+    """The worker releases everything until `until_s`; `killed`: later copiers were killed.
+
+    `late`: it held partitions then.
+    """
 
     until_s: float
     killed: bool = False
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

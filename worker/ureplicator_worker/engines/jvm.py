@@ -13,11 +13,12 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -30,7 +31,7 @@ from pyspark.java_gateway import launch_gateway
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.logging_setup import writes_json
 from ureplicator_worker.engines.java_errors import cause_of, unregistered
-from ureplicator_worker.engines.processes import scratch_folder
+from ureplicator_worker.engines.processes import ProcessId, children, scratch_folder
 
 MIN_JAVA = 17
 LOG = "spark.log"
@@ -197,6 +198,7 @@ def start_driver(
     """
     output = JvmOutput(show or _to_stderr)
     gateway: Any = None
+    before = children()
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a traceback where the JVM ends meanwhile
     os.environ["PYTHONSAFEPATH"] = "1"  # of Spark's Python processes: no code of the current folder
     name_host(os.environ, conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1")
@@ -208,7 +210,7 @@ def start_driver(
         if not has_user_name():
             _log_in(gateway)
         conf.setAll(list(secret.items()))
-        driver = Driver(SparkContext(conf=conf, gateway=gateway), gateway)
+        driver = Driver(_context(conf, gateway), gateway)
         _check_registered(driver, master, scratch)
         return driver
     except Exception as error:
@@ -223,6 +225,34 @@ def start_driver(
         ):  # the JVM ended, and told why before
             reason = written_cause(output.tail) or reason
         raise PermanentError(f"Spark does not start with {java}: {reason}") from error
+    except BaseException:  # a signal's
+        output.handed_over()
+        _kill_all(children() - before)
+        raise
+
+
+def _kill_all(started: Iterable[ProcessId]) -> None:
+    """A JVM whose launch is interrupted does not end with its standard input.
+
+    pyspark removes the folder into which the JVM is to write its port, so its main thread fails, and the
+    others keep it alive. Its process is not known before it has written the port.
+    """
+    for process in started:
+        process.kill()
+        process.wait_gone(STOP_TIMEOUT_S)
+
+
+def _context(conf: SparkConf, gateway: Any) -> SparkContext:
+    """A context that leaves SIGINT to its process.
+
+    In the main thread pyspark sets a handler that ends all jobs and raises KeyboardInterrupt.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        return SparkContext(conf=conf, gateway=gateway)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _check_registered(driver: Driver, master: str, scratch: Path) -> None:

@@ -50,6 +50,16 @@ class ProcessId:
         return True
 
 
+def children() -> set[ProcessId]:
+    """Processes that this one has started, and that have not ended."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        fields = _fields(int(entry.name))
+        if fields is not None and int(fields[1]) == os.getpid() and fields[0] not in "ZX":
+            found.add(ProcessId(int(entry.name), int(fields[19])))
+    return found
+
+
 def scratch_folder(prefix: str) -> Path:
     """A temporary folder with the identity of this process in its name. Those of processes that have ended
     without removing theirs are removed."""

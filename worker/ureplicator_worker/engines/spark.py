@@ -135,7 +135,7 @@ class SparkEngine:
             reason = jvm.brief(error)
             self.stop()
             raise PermanentError(f"Spark ends while it starts: {reason}") from error
-        except Exception:
+        except BaseException:  # a signal, too
             self.stop()
             raise
         for number in range(self._slots):

@@ -10,7 +10,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
-from ureplicator_cli.main import cli
+from ureplicator_cli.commands import cli
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
 POLL_S = 0.01

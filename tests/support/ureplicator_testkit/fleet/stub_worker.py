@@ -145,7 +145,8 @@ def main(port: int, slots: int, watchdog_s: float) -> int:
         fence=stage.fence,
         copier_entry=STUB,
     )
-    signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.stop())
     threading.Thread(target=stage.serve, daemon=True).start()
     return worker.run()
 
