@@ -204,8 +204,11 @@ class Transactions(Protocol):
     def end(self) -> None:
         """It is aborted: send nothing until `rewind` and `begin`."""
 
-    def rewind(self, partition: Partition, offset: int, leader_epoch: int) -> None:
-        """Go on at the position that the store has: what was sent behind it is void."""
+    def rewind(
+        self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
+    ) -> None:
+        """Go on at the position that the store has: what was sent behind it is void. `committed`: what was
+        sent before it counts, since the transaction was committed, though its outcome was not known."""
 
 
 class Lane(Protocol):

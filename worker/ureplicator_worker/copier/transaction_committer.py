@@ -61,6 +61,8 @@ class TransactionCommitter:
         self._ownership = ownership
         self._failures = failures
         self._begun: dict[Partition, Begun] = {}
+        self._requested: dict[Partition, int] = {}
+        """Positions of the last commit whose outcome is not known."""
         self._maps = MappedSegments(lane)
         self._producer: Producer | None = None
         self._aborted = False
@@ -80,6 +82,7 @@ class TransactionCommitter:
         ):
             self.abort(f"{partition} leaves before it is committed", now_s)
         del self._begun[partition]
+        self._requested.pop(partition, None)
         self._maps.leave(partition)
         self._delivery.leave(partition)
 
@@ -115,6 +118,7 @@ class TransactionCommitter:
             partition: commitment(self._begun[partition], progress, self._maps)
             for partition, progress in due.items()
         }
+        self._requested = {partition: item.position for partition, item in commitments.items()}
         self._ownership.put(Commit(commitments, self._delivery.number))
 
     def on_joining(self, event: PartitionsJoining) -> None:
@@ -126,6 +130,7 @@ class TransactionCommitter:
         if not event.number:
             return
         assert event.producer is not None
+        self._requested = {}
         self._maps.committed(event.positions)
         offsets = ((part, item.position) for part, item in event.positions.items())
         if self._is_void(event.producer):
@@ -191,16 +196,18 @@ class TransactionCommitter:
         if begun is None:
             return
         assert self._delivery.state is TransactionState.WAITING, "a transaction is open"
+        committed = stored.offset == self._requested.get(partition)
         self._delivery.restore(partition, offset=stored.offset, now_s=now_s)
+        start = begun.beginning
+        place = start.position, start.leader_epoch
         if stored.offset >= 0:
-            self._lane.transactions.rewind(partition, stored.offset, stored.leader_epoch)
-        else:
-            start = begun.beginning
-            self._lane.transactions.rewind(partition, start.position, start.leader_epoch)
+            place = stored.offset, stored.leader_epoch
+        self._lane.transactions.rewind(partition, *place, committed=committed)
 
     def on_begun(self, producer: Producer, now_s: float) -> None:
         if self._delivery.state is TransactionState.WAITING:
             self._delivery.begin(now_s)
+            self._requested = {}
             self._begin(producer)
             if self._aborted:  # else only a commit shows that commits succeed
                 self._failures.succeeded()

@@ -141,5 +141,7 @@ class StubTransactions:
     def end(self) -> None:
         self.open = False
 
-    def rewind(self, partition: Partition, offset: int, leader_epoch: int) -> None:
+    def rewind(
+        self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
+    ) -> None:
         self._lane.position[partition] = self._lane.end[partition] = offset

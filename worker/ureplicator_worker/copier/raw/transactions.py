@@ -127,11 +127,16 @@ class RawTransactions:
     def end(self) -> None:
         self._open.end()
 
-    def rewind(self, partition: Partition, offset: int, leader_epoch: int) -> None:
+    def rewind(
+        self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
+    ) -> None:
         raw = self._partitions[partition]
         raw.window.discard()
         for send in raw.sends:
-            send.window.offsets.rewind()
+            if committed:
+                send.window.offsets.commit()
+            else:
+                send.window.offsets.rewind()
         raw.window.pass_over(offset, leader_epoch)
         self._source.restart(raw.fetch, offset, leader_epoch)
 
