@@ -69,11 +69,12 @@ def check_ends(
     for portion in portions:
         for key, end in portion.items():
             if isinstance(end, PartitionUnavailable):
+                markers.forget(key)
                 checked.unknown[key] = str(end)
                 continue
             offset, acknowledged = ends[key].offset, sum(ends[key])
             if end >= acknowledged:
-                markers.found(key)
+                markers.forget(key)
             elif end < offset or markers.are_lost(key, acknowledged=acknowledged, now_s=now_s):
                 checked.gone[key] = range(end, acknowledged)
             else:
