@@ -105,6 +105,7 @@ class GoneGroupDeletion:
 
     def end(self, round: Round) -> GoneOutcome:
         """Note the groups that are gone, and delete what is due."""
+        self._enter(round.cluster_id)
         if round.listed is None:
             return GoneOutcome()
         try:
@@ -113,15 +114,14 @@ class GoneGroupDeletion:
             log.warning("%s: groups that are gone: %s", self._route, error)
             return GoneOutcome(left=f"groups that are gone at the source: {error}")
 
+    def _enter(self, cluster_id: str) -> None:
+        """What the sync gave groups of another cluster is not theirs."""
+        if self._cluster_id not in ("", cluster_id):
+            self._own = {}
+        self._cluster_id = cluster_id
+
     def _end(self, round: Round, listed: Collection[str]) -> GoneOutcome:
         now_ms = self._clock.wall_ms()
-        if (
-            round.cluster_id != self._cluster_id
-        ):  # what the sync gave groups of the former one is not theirs
-            self._own, self._cluster_id = (
-                self._own if not self._cluster_id else {},
-                round.cluster_id,
-            )
         gone = noted(
             self._store.read(round.cluster_id), listed=listed, own=self._own, now_ms=now_ms
         )

@@ -77,11 +77,14 @@ def test_the_next_leader_goes_on(world: LeaderWorld) -> None:
     assert len(world.target.deletions) == 2
 
 
-def test_another_cluster_under_the_name_of_the_source_deletes_nothing() -> None:
-    """The route has one group, so how many are gone says nothing."""
+@pytest.mark.parametrize("unlisted", [set(), {"z"}])
+def test_another_cluster_under_the_name_of_the_source_deletes_nothing(unlisted: set[str]) -> None:
+    """The route has one group, so how many are gone says nothing. `unlisted`: brokers did not list theirs."""
     world = LeaderWorld(grace_s=GRACE_S)
     world.source.add("a", {HERE: 10})
+    world.source.unlisted = unlisted
     world.sync.run_once()
+    world.source.unlisted = set()
     world.source.cluster_id = "another"
     delete_at_source(world, "a")
     pass_grace(world)
