@@ -105,12 +105,15 @@ class Auditor:
         self._followed = continuous_routes(settings.routes)
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._starting = True
+        self._starting = False
 
     def run(self) -> int:
         with ExitStack() as closing:
             closing.callback(self._coordination.close)
+            self._starting = True
             try:
+                if self._stopping.is_set():
+                    return self._ended()
                 web, spark = self._open(closing)
                 requests, followers = self._parts(spark)
             except PermanentError as error:  # also if a signal to the whole group ended the JVM
