@@ -60,8 +60,8 @@ class Course:
 def judged(
     course: Course, alerts: Iterable[str], folder: Path, *, fleet: str, rules: Path = ALERT_FILE
 ) -> str:
-    """What promtool finds wrong: exactly these alerts, without their prefix, are to fire in the state, once
-    each and for this fleet, and none before and after it."""
+    """What promtool finds wrong: exactly these alerts, without their prefix, are to fire in the state for
+    this fleet, and none before and after it."""
     checks = [
         (CALM_MIN - 1, []),
         (FIRING_MIN, sorted(alerts)),
@@ -72,7 +72,7 @@ def judged(
         "input_series": course.values(),
         "promql_expr_test": [
             {
-                "expr": 'count by (alertname, fleet) (ALERTS{alertstate="firing"})',
+                "expr": 'group by (alertname, fleet) (ALERTS{alertstate="firing"})',
                 "eval_time": f"{minute}m",
                 "exp_samples": [
                     {"labels": f'{{alertname="{PREFIX}{alert}",fleet="{fleet}"}}', "value": 1}
