@@ -64,10 +64,12 @@ def config(
     }
 
 
-def examined(config: dict[str, Any], folder: Path, exit_code: int) -> list[dict[str, str]]:
+def examined(
+    config: dict[str, Any], folder: Path, exit_code: int, *, timeout_s: int = TIMEOUT_S
+) -> list[dict[str, str]]:
     path = folder / "fleet.yaml"
     path.write_text(yaml.safe_dump(config))
-    words = ("doctor", "--config", path, "--timeout", str(TIMEOUT_S), "--json")
+    words = ("doctor", "--config", path, "--timeout", str(timeout_s), "--json")
     result = run(*words, "--set", "controller.port=0")
     assert result.exit_code == exit_code, (result.output, result.exception)
     assert result.stdout, result.stderr
@@ -78,6 +80,20 @@ def examined(config: dict[str, Any], folder: Path, exit_code: int) -> list[dict[
 
 def failures(found: list[dict[str, str]]) -> list[str]:
     return [f"{each['subject']}: {each['reason']}" for each in found if each["level"] == "failure"]
+
+
+class UnusedCluster(KafkaCluster):
+    """Its brokers make the topics of their coordinators when they are asked for one first."""
+
+    def _warm_up(self) -> None:
+        """Ask for none."""
+
+
+def test_a_cluster_that_nobody_has_used(config: dict[str, Any], tmp_path: Path) -> None:
+    with UnusedCluster(name="unused", heap_mb=256) as unused:
+        config["clusters"]["east"] = {"bootstrap.servers": unused.bootstrap}
+        found = examined(config, tmp_path, 0, timeout_s=DEADLINE_S)
+    assert not [each for each in found if each["level"] == "warning" and "right" in each["reason"]]
 
 
 def test_healthy_servers(
