@@ -50,12 +50,16 @@ def _false(*arguments: Any, **named: Any) -> bool:
     return False
 
 
-def _rewound_too_far(self: Any, partition: Partition, offset: int, leader_epoch: int) -> None:
-    _REWIND(self, partition, offset + 1, leader_epoch)
+def _rewound_too_far(
+    self: Any, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
+) -> None:
+    _REWIND(self, partition, offset + 1, leader_epoch, committed=committed)
 
 
-def _rewound_too_short(self: Any, partition: Partition, offset: int, leader_epoch: int) -> None:
-    _REWIND(self, partition, max(0, offset - 1), leader_epoch)
+def _rewound_too_short(
+    self: Any, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
+) -> None:
+    _REWIND(self, partition, max(0, offset - 1), leader_epoch, committed=committed)
 
 
 def _confirmed_as_known(self: Any, partition: Partition, stored: Position, now_s: float) -> None:
