@@ -251,24 +251,32 @@ def host_findings(facts: HostFacts, *, slots: int, master: str = "local") -> Ite
 
 
 def _names(facts: HostFacts, *, is_local: bool) -> Iterator[Finding]:
-    """What each JVM of Spark looks up at its start: the worker's own does without, executors do not."""
+    """Names that each JVM of Spark looks up at its start: the worker's own does without, executors do not."""
     subject = "host"
     if facts.name_address:
         yield Finding(Level.OK, subject, f"name {facts.name}: {facts.name_address}")
-    elif is_local:
-        yield Finding(Level.OK, subject, f"name {facts.name} has no address; workers need none")
     else:
-        text = f"name {facts.name} has no address: executors on hosts without one do not start"
-        do = "give those hosts one in DNS or /etc/hosts, or start Spark there with SPARK_LOCAL_HOSTNAME"
-        yield Finding(Level.WARNING, subject, text, do)
+        yield _lacking(
+            f"name {facts.name} has no address",
+            "executors on hosts without one do not start",
+            "give those hosts one in DNS or /etc/hosts, or start Spark there with SPARK_LOCAL_HOSTNAME",
+            is_local=is_local,
+        )
     if facts.user_name:
         yield Finding(Level.OK, subject, f"user {facts.user_name}")
-    elif is_local:
-        yield Finding(Level.OK, subject, f"user id {facts.user_id} has no name; workers need none")
     else:
-        text = f"user id {facts.user_id} has no name: executors under such an id do not start"
-        do = "have executors run as a user with an entry in /etc/passwd of their host or image"
-        yield Finding(Level.WARNING, subject, text, do)
+        yield _lacking(
+            f"user id {facts.user_id} has no name",
+            "executors under such an id do not start",
+            "have executors run as a user with an entry in /etc/passwd of their host or image",
+            is_local=is_local,
+        )
+
+
+def _lacking(text: str, effect: str, do: str, *, is_local: bool) -> Finding:
+    if is_local:
+        return Finding(Level.OK, "host", f"{text}; workers need none")
+    return Finding(Level.WARNING, "host", f"{text}: {effect}", do)
 
 
 def _at_least(subject: str, what: str, found: int, needed: int, do: str) -> Finding:

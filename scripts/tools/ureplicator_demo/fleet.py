@@ -179,7 +179,7 @@ class Fleet:
         return id
 
     def _missing(self) -> str:
-        """What the fleet waits for before it can copy, or ""."""
+        """The part that the fleet waits for before it can copy; "" if there is none."""
         for process in self.processes:
             process.assert_running()
         try:

@@ -207,7 +207,7 @@ class RouteFollower:
     def _compared_again(
         self, due: Due, chosen: Mapping[int, Sample], described: Described
     ) -> _Compared:
-        """What is found replaces what was, where it covers all of that."""
+        """Compare differing ranges again: findings replace the former ones where they cover all of them."""
         result, _ = self._compared(due, chosen, described, stop_at_end=True)
         found = compared_ranges(result, at_ms=due.read_ms)
         covered = {number: each for number, each in found.items() if due.is_covered(number, each)}

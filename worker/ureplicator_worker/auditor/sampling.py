@@ -72,7 +72,8 @@ class Due:
         return min((each.at_ms for each in known), default=0)
 
     def new(self, sizes: Mapping[TopicKey, float]) -> dict[int, NewRecords]:
-        """What was copied and not looked at. `sizes`: of a record, in bytes, of topics where it is known."""
+        """Records that were copied and not looked at, by partition. `sizes`: of a record, in bytes, of topics
+        where it is known."""
         record_bytes = sizes.get(self.key)
         most = max(1, FIRST_OFFSETS // max(1, len(self.positions)))
         found = {}
@@ -92,7 +93,7 @@ class Due:
         return any(each.differences for each in known)
 
     def findings(self, numbers: Collection[int]) -> Iterator[Finding]:
-        """What is known to differ in these partitions."""
+        """Known differences of these partitions."""
         known = self.audit.findings if self.audit else ()
         return (each for each in known if each.partition in numbers)
 

@@ -115,7 +115,7 @@ class GoneGroupDeletion:
             return GoneOutcome(left=f"groups that are gone at the source: {error}")
 
     def _enter(self, cluster_id: str) -> None:
-        """What the sync gave groups of another cluster is not theirs."""
+        """Forget the offsets given to groups of another cluster: those named alike here have others."""
         if self._cluster_id not in ("", cluster_id):
             self._own = {}
         self._cluster_id = cluster_id

@@ -39,7 +39,7 @@ def test_collectors_with_and_without_labels_of_their_own(registry: FleetRegistry
 
 
 def test_one_name_alone_is_labelled_too(registry: FleetRegistry) -> None:
-    """What `?name[]=moves_total` asks for."""
+    """The query `?name[]=moves_total` asks for one."""
     Counter("moves", "Moves.", registry=registry).inc()
     Counter("turns", "Turns.", registry=registry).inc()
     text = generate_latest(registry.restricted_registry(["moves_total"])).decode()

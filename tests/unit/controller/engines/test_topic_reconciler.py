@@ -309,8 +309,8 @@ def test_a_target_topic_that_the_route_created_is_deleted_with_its_source_topic(
     assert set(world.target.topics()) == {"x-found", "x-kept"}
 
 
-def test_a_deposed_leader_deletes_no_target_topic() -> None:
-    """It was suspended while it decided: another leader was elected meanwhile."""
+def world_without_topic() -> World:
+    """The source has deleted "t", of two topics, and the grace is over but for a poll."""
     world = World(replace(AUTO, source_deletion=SourceDeletion(GRACE_S)))
     world.poll()
     for topic in ("t", "other"):
@@ -318,6 +318,12 @@ def test_a_deposed_leader_deletes_no_target_topic() -> None:
     polls(world, 4 * CONFIRM_S)
     world.source.remove("t")
     polls(world, GRACE_S)
+    return world
+
+
+def test_a_deposed_leader_deletes_no_target_topic() -> None:
+    """It was suspended while it decided: another leader was elected meanwhile."""
+    world = world_without_topic()
     tries = refuse_deletions(world)
     epoch = world.hand.get(PATHS.epoch)
     assert epoch is not None
@@ -330,13 +336,7 @@ def test_a_deposed_leader_deletes_no_target_topic() -> None:
 
 
 def test_a_topic_that_was_changed_meanwhile_keeps_its_target_topic() -> None:
-    world = World(replace(AUTO, source_deletion=SourceDeletion(GRACE_S)))
-    world.poll()
-    for topic in ("t", "other"):
-        world.source.put(topic, 1)
-    polls(world, 4 * CONFIRM_S)
-    world.source.remove("t")
-    polls(world, GRACE_S)
+    world = world_without_topic()
     tries = refuse_deletions(world)
     path = PATHS.topic(TopicKey(ROUTE, "t"))
     seen = world.tree_cache()

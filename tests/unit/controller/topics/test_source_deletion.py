@@ -167,7 +167,7 @@ def test_a_short_grace_is_looked_at_from_its_begin(world: World) -> None:
 
 
 def test_a_source_that_did_not_respond_is_looked_at_anew(world: World) -> None:
-    """What it shows when it is back may be what was restored of it."""
+    """Its topics when it is back may be those that were restored."""
     world.lose("x")
     world.deletions(for_s=GRACE_S - 10)
     there, world.source = world.source, None
