@@ -54,7 +54,7 @@ from ureplicator_common.kafka import (
     UntrustedConnection,
 )
 from ureplicator_common.kafka.client import open_client
-from ureplicator_common.kafka.errors import DENIED, refusal
+from ureplicator_common.kafka.errors import DENIED, named_cluster, refusal
 from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
 from ureplicator_common.kafka.shared_requests import SharedRequests
 from ureplicator_common.kafka.topics.deletion import delete_topic
@@ -95,7 +95,7 @@ class ConfluentTopicAdmin:
         self, properties: Mapping[str, str], *, name: str = "", timeout_s: float = 5.0
     ) -> None:
         self._servers = properties.get("bootstrap.servers", "")
-        self._cluster = f"cluster {name}" if name else f"the cluster at {self._servers}"
+        self._cluster = named_cluster(name, self._servers)
         self._timeout_s = timeout_s
         self._open = partial(open_client, name, properties, timeout_s=timeout_s)
         self._listing = TopicListing(self._open)

@@ -41,7 +41,7 @@ from ureplicator_common.kafka.connection import CONNECT_TIMEOUT_S as CONNECT_TIM
 from ureplicator_common.kafka.connection import BlockingConnection as BlockingConnection
 from ureplicator_common.kafka.connection import Channels, OpenChannel
 from ureplicator_common.kafka.connection import connect as connect
-from ureplicator_common.kafka.errors import ErrorCode, refusal
+from ureplicator_common.kafka.errors import ErrorCode, named_cluster, refusal
 from ureplicator_common.kafka.security.channel import Opened as Opened
 from ureplicator_common.kafka.security.channel import Security as Security
 from ureplicator_common.kafka.security.channel import security_of
@@ -110,7 +110,7 @@ class ClusterClient:
         client_id: str = CLIENT_ID,
     ) -> None:
         """`name`: of the cluster, in reasons; `client_id`: name in the brokers' logs, metrics and quotas."""
-        self.name = f"cluster {name}" if name else f"the cluster at {bootstrap}"
+        self.name = named_cluster(name, bootstrap)
         self._order = order or broker_order(bootstrap)
         self.client_id = client_id
         self._security = security or Security()

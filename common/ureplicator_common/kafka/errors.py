@@ -146,6 +146,11 @@ Rights = Mapping[int, str]
 """Error code -> the right whose lack it means in the response to a request."""
 
 
+def named_cluster(name: str, bootstrap: str) -> str:
+    """A cluster in reasons: by its name in the configuration, or by its addresses where none is given."""
+    return f"cluster {name}" if name else f"the cluster at {bootstrap}"
+
+
 def refusal(code: int, right: str, cluster: str) -> str:
     """Name of an error code; one of `DENIED` with the missing right, as in "READ on topic orders"."""
     name = error_name(code)

@@ -22,11 +22,11 @@ def target_conflict(owner: TopicKey, target_topic: str) -> Problem:
 
 def note_on_topic(key: TopicKey, known: Collection[TopicKey]) -> str:
     """A remark on a topic that is not whitelisted, which may be on purpose; "" for one that is."""
-    return (
-        ""
-        if key in known
-        else f"{key.topic} is not whitelisted on {key.route}{similar(key, known)}"
-    )
+    return "" if key in known else _absence(key, known)
+
+
+def _absence(key: TopicKey, known: Collection[TopicKey]) -> str:
+    return f"{key.topic} is not whitelisted on {key.route}{similar(key, known)}"
 
 
 def similar(key: TopicKey, known: Collection[TopicKey]) -> str:
@@ -51,7 +51,7 @@ def require_whitelisted(
 ) -> TopicIntent:
     """`known`: topics of which the refusal names one that is similar."""
     if intent is None:
-        raise not_whitelisted(f"{key.topic} is not whitelisted on {key.route}{similar(key, known)}")
+        raise not_whitelisted(_absence(key, known))
     return intent
 
 
