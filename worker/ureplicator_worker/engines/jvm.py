@@ -141,7 +141,7 @@ def name_host(environ: MutableMapping[str, str], address: str) -> None:
     """
     try:
         socket.gethostbyname(socket.gethostname())
-    except OSError:
+    except (OSError, UnicodeError):
         environ.setdefault("SPARK_LOCAL_HOSTNAME", address)
 
 

@@ -181,3 +181,13 @@ def test_a_host_whose_name_has_no_address_is_named_to_spark(
     monkeypatch.setattr("socket.gethostbyname", look_up)
     jvm.name_host(environ, "127.0.0.1")
     assert environ.get("SPARK_LOCAL_HOSTNAME") == (None if resolves else "127.0.0.1")
+
+
+def test_a_host_name_that_no_resolver_takes_is_named_to_spark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A label of more than 63 characters: Python refuses it before it asks."""
+    environ: dict[str, str] = {}
+    monkeypatch.setattr("socket.gethostname", lambda: "h" * 64)
+    jvm.name_host(environ, "127.0.0.1")
+    assert environ == {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
