@@ -91,6 +91,9 @@ def secured_properties(
             f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'
         ),
         **{f"{prefix}{each.lower()}.sasl.jaas.config": scram for each in _MECHANISMS},
+        # Each network thread of a listener takes a new certificate by itself: with one, a certificate that
+        # a client was shown is every client's.
+        "num.network.threads": "1",
         "connections.max.reauth.ms": str(reauthentication_ms),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
