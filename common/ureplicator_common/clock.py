@@ -34,23 +34,6 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class ManualClock:
-    """A clock that only `advance` moves."""
-
-    def __init__(self, *, start_s: float = 1_000.0) -> None:
-        self._now_s = start_s
-
-    def monotonic_s(self) -> float:
-        return self._now_s
-
-    def wall_ms(self) -> int:
-        return int(self._now_s * 1_000)
-
-    def advance(self, seconds: float) -> None:
-        assert seconds >= 0
-        self._now_s += seconds
-
-
 class SilenceTimer:
     """Seconds since the last sign of life of another party, less those in which this process stood still.
 

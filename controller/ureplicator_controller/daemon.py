@@ -40,7 +40,7 @@ from prometheus_client import make_wsgi_app
 
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
-from ureplicator_common.config.live.routes import LiveRoutes, routes_digest
+from ureplicator_common.config.live_routes import LiveRoutes, routes_digest
 from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import LiveController, SyncKind
@@ -48,11 +48,11 @@ from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.garbage_collection import collect_seldom
-from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.claims.requests import KafkaClaimLog
+from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient, open_client
-from ureplicator_common.kafka.heartbeats.requests import KafkaHeartbeats
+from ureplicator_common.kafka.heartbeat_requests import KafkaHeartbeats
 from ureplicator_common.model import Route
 from ureplicator_common.pages.certificates import new_context
 from ureplicator_common.pages.metrics import FleetRegistry

@@ -25,11 +25,11 @@ from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_common.kafka.claims.requests import KafkaClaimLog
+from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
-from ureplicator_common.kafka.principals.requests import KafkaPrincipalReader
+from ureplicator_common.kafka.principal_requests import KafkaPrincipalReader
 from ureplicator_common.logging_setup import set_up
 from ureplicator_controller.api.app import TIMELINE, Dependencies, create_app
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig

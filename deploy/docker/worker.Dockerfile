@@ -16,6 +16,7 @@ RUN printf '{"install": [%s]}' "$(for name in setuptools wheel packaging hatchli
  && pip install --dry-run --ignore-installed --no-build-isolation --report report.json -c versions.txt -r wanted.txt \
  && python role_lock.py part requirements.lock report.json > role.lock \
  && pip install --require-hashes --no-deps --no-build-isolation -r role.lock
+COPY cli cli
 COPY common common
 COPY controller controller
 COPY worker worker

@@ -15,7 +15,7 @@ from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.network import BreakableServers
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, Way
-from ureplicator_worker.copier.raw.net.produce_api import API_KEY as PRODUCE
+from ureplicator_worker.wire.produce_api import API_KEY as PRODUCE
 
 DELAYS = {"rebalance_delay_s": 0, "handover_timeout_s": 8}
 SEED = 4

@@ -57,13 +57,13 @@ from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
 from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.fencing import FenceIds, Fencer, kafka_fence
-from ureplicator_worker.engines.metrics.usage import UsageMeter
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.engines.pages import Pages
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.engines.usage import UsageMeter
 from ureplicator_worker.engines.watchdog import ProcessAbort, Watchdog, print_error
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 from ureplicator_worker.lifeline.server import LifelineServer

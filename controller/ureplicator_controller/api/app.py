@@ -20,7 +20,7 @@ from flask_openapi3 import APIBlueprint, OpenAPI
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import Clock, SystemClock
-from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import ClusterUnavailable, LogReader, PositionReader, TopicAdmin
@@ -32,53 +32,53 @@ from ureplicator_controller.api import dashboard
 from ureplicator_controller.api.access import login, schema
 from ureplicator_controller.api.access.gate import Gate, caller
 from ureplicator_controller.api.access.roles import check_declared, viewer
-from ureplicator_controller.api.audits import calls as audits
-from ureplicator_controller.api.audits.metrics import AuditMetrics
-from ureplicator_controller.api.audits.service import AuditService
-from ureplicator_controller.api.audits.standings import Standings
-from ureplicator_controller.api.claims import calls as claims
-from ureplicator_controller.api.events import calls as events
-from ureplicator_controller.api.events.feed import EventFeed
-from ureplicator_controller.api.groups import calls as groups
-from ureplicator_controller.api.groups.service import GroupService
 from ureplicator_controller.api.http import browsers, openapi, problems
 from ureplicator_controller.api.http.load import limit_load
 from ureplicator_controller.api.http.request_ids import RequestIds, is_write
-from ureplicator_controller.api.instances import calls as instances
-from ureplicator_controller.api.instances.encoded import EncodedInstances
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagCollector
 from ureplicator_controller.api.lag_collection.metrics import LagMetrics
-from ureplicator_controller.api.overview import calls as overview
-from ureplicator_controller.api.principals import calls as principals
 from ureplicator_controller.api.routes import (
     admin,
+    audits,
     blacklist,
+    claims,
+    events,
     export,
+    groups,
     health,
     history,
     import_,
+    instances,
     limits,
     noprogress,
     offset,
+    overview,
     positions,
+    principals,
     rebalance,
     routes,
+    tasks,
+    timeline,
     topics,
     validation,
 )
 from ureplicator_controller.api.services.assembly import Services, build_services
+from ureplicator_controller.api.services.audit_metrics import AuditMetrics
+from ureplicator_controller.api.services.audit_standings import Standings
+from ureplicator_controller.api.services.audits import AuditService
 from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.event_feed import EventFeed
 from ureplicator_controller.api.services.fleet_cache import FleetCache
+from ureplicator_controller.api.services.groups import GroupService
+from ureplicator_controller.api.services.instances import EncodedInstances
 from ureplicator_controller.api.services.node_editor import NodeEditor
 from ureplicator_controller.api.services.positions import PositionService
+from ureplicator_controller.api.services.timeline.metrics import UsageMetrics
+from ureplicator_controller.api.services.timeline.sampler import TimelineSampler
+from ureplicator_controller.api.services.timeline.store import TimelineStore, TimelineUnavailable
 from ureplicator_controller.api.serving.request_end import MAX_BODY_BYTES
 from ureplicator_controller.api.serving.streams import FEED
-from ureplicator_controller.api.tasks import calls as tasks
-from ureplicator_controller.api.timeline import calls as timeline
-from ureplicator_controller.api.timeline.metrics import UsageMetrics
-from ureplicator_controller.api.timeline.sampler import TimelineSampler
-from ureplicator_controller.api.timeline.store import TimelineStore, TimelineUnavailable
 from ureplicator_controller.api.tracing import requests as tracing
 from ureplicator_controller.api.tracing.sink import NoSpans, Spans
 from ureplicator_controller.core.state.snapshot import BalanceLimits

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Delete, Operation, Set
 from ureplicator_common.model import Route, RouteSettings

@@ -28,10 +28,10 @@ from ureplicator_bench.servers import Servers
 from ureplicator_bench.usage import cpu_s
 from ureplicator_common.kafka.client import ClusterClient, Leader, open_client
 from ureplicator_testkit.records.topics import create_topic, delete_topic
-from ureplicator_worker.copier.raw.net import fetch_api, produce_api
-from ureplicator_worker.copier.raw.net.fetch_api import Wanted
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, TopicKeys
 from ureplicator_worker.records.fetch_connection import FetchConnection, opener
+from ureplicator_worker.wire import fetch_api, produce_api
+from ureplicator_worker.wire.fetch_api import Wanted
+from ureplicator_worker.wire.topic_keys import TopicKey, TopicKeys
 
 CONNECTIONS = 2
 IN_FLIGHT = 5

@@ -16,12 +16,12 @@ from ureplicator_bench.load import values
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.loop.allocator import keep_freed_memory
+from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.ingest import ingest
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import RawPartition
 from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.wire.fetch_api import Fetched
 
 RECORDS = 8_000
 VALUE_BYTES = 100

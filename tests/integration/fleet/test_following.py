@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, TopicAcl
-from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_testkit.fleet.real_fleet import Fleet

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ureplicator_common.kafka.claims.records import Claim
-from ureplicator_common.kafka.claims.requests import KafkaClaimLog
+from ureplicator_common.kafka.claim_records import Claim
+from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_controller.engines.claims.following import INTERVAL_S, UNUSED_S
+from ureplicator_controller.engines.following.claims import INTERVAL_S, UNUSED_S
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_topic, produce

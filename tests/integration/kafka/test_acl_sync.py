@@ -11,10 +11,9 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.acls import ALLOW, DENY, LITERAL, PREFIXED, NoAuthorizer, TopicAcl
-from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
@@ -25,6 +24,7 @@ from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster

@@ -10,8 +10,8 @@ import pytest
 
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.kafka.claims.records import CLAIMS_TOPIC, Claim
-from ureplicator_common.kafka.claims.requests import KafkaClaimLog
+from ureplicator_common.kafka.claim_records import CLAIMS_TOPIC, Claim
+from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.engines.claims.between_fleets import ClaimRefused, FleetClaims

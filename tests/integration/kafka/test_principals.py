@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported wi
 from kafka.protocol.admin import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.principals.requests import KafkaPrincipalReader
+from ureplicator_common.kafka.principal_requests import KafkaPrincipalReader
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 

@@ -7,9 +7,7 @@ from contextlib import ExitStack, closing
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent
@@ -19,6 +17,8 @@ from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.core.topics.source_deletion import SourceDeletion
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import TopicObserver
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import claims_of
 from ureplicator_testkit.records.topics import create_topic, delete_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster

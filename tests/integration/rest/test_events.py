@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_controller.api.events.feed import ALIVE_S
 from ureplicator_controller.api.rest_process import THREADS
+from ureplicator_controller.api.services.event_feed import ALIVE_S
 from ureplicator_controller.api.serving.streams import EVENT_STREAM, MAX_STREAMS
 from ureplicator_testkit.fleet.rest_server import NOWHERE, Rest
 from ureplicator_testkit.secured.certificates import Authority

@@ -16,9 +16,8 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, TopicAcl
-from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
@@ -28,6 +27,7 @@ from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.following.acls import AclWork
 from ureplicator_controller.engines.following.follower import FollowState, Term
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.secured.brokers import USER, by_password

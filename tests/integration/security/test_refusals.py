@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, LoginRefused, UntrustedConnection
 from ureplicator_common.kafka.client import Broker, connect
 from ureplicator_common.kafka.security.channel import Security
@@ -22,6 +21,7 @@ from ureplicator_common.kafka.security.settings import (
     TokenLogin,
 )
 from ureplicator_common.kafka.security.tokens import ClientCredentials
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.secured.certificates import Authority, Certificate
 from ureplicator_testkit.secured.tokens import CLIENT, SECRET, TokenEndpoint
 

@@ -16,7 +16,7 @@ from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_t
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
-from ureplicator_worker.copier.raw.net.produce_api import API_KEY as PRODUCE
+from ureplicator_worker.wire.produce_api import API_KEY as PRODUCE
 
 PARTITIONS = 8
 LISTENER = "SLOW"

@@ -13,7 +13,7 @@ from ureplicator_testkit.records.topics import (
     read_all,
 )
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.copier.raw.batches.target_offsets import target_offset
+from ureplicator_worker.copier.raw.target_offsets import target_offset
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import Grant
 

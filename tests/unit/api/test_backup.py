@@ -20,7 +20,6 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.coordination import Operation, Set
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import (
     MAX_SLOTS,
     Limited,
@@ -41,6 +40,7 @@ from ureplicator_common.znodes import (
     encode_switches,
 )
 from ureplicator_controller.core.reporting.backup import numbers, ranges
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 ORDERS = {

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.model import WorkerId
-from ureplicator_controller.api.instances import encoded as encoded_module
-from ureplicator_controller.api.instances.encoded import EncodedInstances, known_workers
-from ureplicator_controller.api.instances.models import InstanceList
+from ureplicator_controller.api.http.models.instances import InstanceList
+from ureplicator_controller.api.services import instances as encoded_module
 from ureplicator_controller.api.services.fleet_cache import FleetState
+from ureplicator_controller.api.services.instances import EncodedInstances, known_workers
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import topic_tallies

@@ -11,8 +11,8 @@ import pytest
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, SessionState
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryTreeCache
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryTreeCache
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 READS = ["/topics", "/topics/orders", "/instances", "/instances/w1", "/validation", "/blacklist"]

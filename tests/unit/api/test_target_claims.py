@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
-from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 CLAIMING = ({"source": "source", "target": "target", "claim_targets": True},)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import OutcomeUnknown
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.auditor.daemon import Auditor
 
 

@@ -11,7 +11,6 @@ from ureplicator_common.audits import VerifiedRange
 from ureplicator_common.audits.standing import AuditState, CopiedTopic, standing
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, Unavailable
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import HandlerSettings, RouteSettings, TopicKey, TopicState
@@ -23,6 +22,7 @@ from ureplicator_testkit.control.following_fixture import (
     follower,
     ranges,
 )
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
 from ureplicator_worker.audit.result import (
     AuditRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ureplicator_common.clock import ManualClock
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_worker.auditor.heartbeats import HANG_S, Heartbeats
 
 

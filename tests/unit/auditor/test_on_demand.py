@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.errors import PermanentError
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_worker.auditor.on_demand import SparkOnDemand
 
 IDLE_S = 300.0

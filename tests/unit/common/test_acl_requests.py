@@ -16,8 +16,8 @@ from kafka.protocol.admin import (
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, AclRefused, NoAuthorizer, TopicAcl
-from ureplicator_common.kafka.acls.requests import KafkaAclAdmin
 from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView
 from ureplicator_common.kafka.errors import ErrorCode
 

@@ -7,7 +7,6 @@ import threading
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.broker_order import FAILED_S, BrokerOrder, broker_order
 from ureplicator_common.kafka.client import (
@@ -25,6 +24,7 @@ from ureplicator_common.kafka.positions import (
     read_positions,
 )
 from ureplicator_common.kafka.sockets import receive_exactly
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log
 from ureplicator_testkit.kafka.control_network import ControlNetwork
 

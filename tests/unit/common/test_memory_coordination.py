@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import (
     Conflict,
     Coordination,
@@ -19,8 +18,9 @@ from ureplicator_common.coordination import (
     version_of,
 )
 from ureplicator_common.coordination.edit import Edit, edit
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.coordination_contract import Calls, CoordinationContract
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.verification_contract import VerificationContract
 
 

@@ -20,8 +20,8 @@ from ureplicator_common.coordination import (
     Stat,
     no_leaf,
 )
-from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.coordination.tree_cache import Tree
+from ureplicator_testkit.control.memory_coordination import MemoryStore
 
 ROOT = "/r"
 PATHS = [ROOT, "/r/a", "/r/a/x", "/r/a/y", "/r/b", "/r/b/x"]

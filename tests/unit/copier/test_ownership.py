@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ureplicator_common.clock import Clock, ManualClock
+from ureplicator_common.clock import Clock
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log
 from ureplicator_testkit.kafka.control_network import ControlNetwork
 from ureplicator_worker.copier.delivery import RENEW_S

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.claims.records import CLAIMS_TOPIC, Claim, encode_key, encode_value
-from ureplicator_common.kafka.claims.requests import KafkaClaimLog
+from ureplicator_common.kafka.claim_records import CLAIMS_TOPIC, Claim, encode_key, encode_value
+from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.heartbeats.requests import KafkaHeartbeats
+from ureplicator_common.kafka.heartbeat_requests import KafkaHeartbeats
 from ureplicator_common.kafka.map_log.batches import encode_batch
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.model import Partition, Route

@@ -7,7 +7,6 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import HeartbeatSettings, RouteConfig
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.heartbeats import heartbeat_topic
@@ -23,6 +22,7 @@ from ureplicator_controller.engines.following.heartbeats import (
     HeartbeatThread,
 )
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_testkit.kafka.memory_heartbeats import MemoryHeartbeats

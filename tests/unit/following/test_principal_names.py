@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.kafka.principals.requests import KafkaPrincipalReader
+from ureplicator_common.kafka.principal_requests import KafkaPrincipalReader
 
 
 class OneQuota:

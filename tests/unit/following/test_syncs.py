@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.coordination import Create, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, decode_sync, encode_sync
 from ureplicator_controller.engines.following.reports import REFRESH_S, ReportNeeds, StoredReports
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.command import run, serving
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture
 
 SYNCED = {

@@ -17,7 +17,7 @@ from ureplicator_testkit.docs import chart_values, configuration, metrics, sampl
 from ureplicator_testkit.docs.pages import README, ROOT, anchor, pages
 from ureplicator_testkit.docs.samples import blocks, inline_code
 
-PRODUCT = ("common", "controller", "worker")
+PRODUCT = ("cli", "common", "controller", "worker")
 SOURCES = (*PRODUCT, "tests", "scripts")
 CALL = re.compile(r"(GET|POST|PUT|DELETE) (/\S*)")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ureplicator_testkit.docs.pages import DOCS, ROOT
 
-PRODUCT = ("common", "controller", "worker")
+PRODUCT = ("cli", "common", "controller", "worker")
 
 
 def test_reasons_that_operators_look_up_are_in_the_sources() -> None:

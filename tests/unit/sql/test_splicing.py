@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.raw.batches.records import Records
+from ureplicator_worker.batches.header import CorruptBatch
+from ureplicator_worker.batches.records import Records
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.encoding import BATCH_BYTES
 from ureplicator_worker.sql.pieces import Piece, whole_piece

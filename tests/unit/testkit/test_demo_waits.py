@@ -5,8 +5,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_demo.waiting import TELL_S, await_none_missing
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.servers.processes import NotInTimeError, deadline_factor
 
 DEADLINE_S = 90.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ureplicator_worker.engines.cluster.capacity import Address, CapacityProbe, addresses
+from ureplicator_worker.engines.cluster_capacity import Address, CapacityProbe, addresses
 
 START_S = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC).timestamp()
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark import SparkConf
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import PermanentError
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.auditor.daemon import Auditor
 from ureplicator_worker.daemon import Worker
 from ureplicator_worker.engines import jvm

@@ -24,7 +24,6 @@ from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Create, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import PermanentError, TemporaryError
 from ureplicator_common.model import (
     MAX_SLOTS,
@@ -37,6 +36,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.pages.web import WebServer, json_page
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
 from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.znodes import Paths
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.daemon import leader_missing
 
 

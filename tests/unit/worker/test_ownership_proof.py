@@ -17,7 +17,6 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.coordination import Create, Delete, Set, Unavailable
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     RENEWER,
     Limited,
@@ -28,6 +27,7 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.lifeline.messages import (
     CopierId,

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common import znodes
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import (
     CurrentEntry,
     CurrentState,
@@ -20,8 +19,9 @@ from ureplicator_common.contents import (
     WorkerUsage,
 )
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Node
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.engines.publisher import CHECK_EVERY_S, NodePublisher
 

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple, Protocol
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_worker.copier.handler_counters import HandlerCounters
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.position_values import AcknowledgedEnd, StartPosition
-from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import Grant
 

@@ -15,7 +15,7 @@ from ureplicator_common.model import Partition
 from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.lifecycle import IN_LANE, OwnedPartition
 from ureplicator_worker.copier.loop.mailbox import Mailbox
-from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
+from ureplicator_worker.copier.net.metadata import ClusterMetadata
 
 PUBLISH_EVERY_S = 5.0
 

@@ -25,17 +25,17 @@ from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_worker.copier.lane import SocketGroup
+from ureplicator_worker.copier.lanes.lane import RawLane
 from ureplicator_worker.copier.loop.allocator import keep_freed_memory
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.loop.process_end import STOP_REQUEST_S, StackDump, on_sigterm
 from ureplicator_worker.copier.loop.socket_selector import SocketSelector
+from ureplicator_worker.copier.net.buffers import RouteShares
+from ureplicator_worker.copier.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.ownership.protocol import OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
-from ureplicator_worker.copier.raw.lane import RawLane
-from ureplicator_worker.copier.raw.net.buffers import RouteShares
-from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.reporting import OwnUse, measures, total_latency
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher

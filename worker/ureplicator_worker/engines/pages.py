@@ -13,10 +13,10 @@ from prometheus_client.core import Metric
 from ureplicator_common._version import __version__
 from ureplicator_common.model import WorkerId
 from ureplicator_common.pages.web import ok_if, role_pages
+from ureplicator_worker.engines import metric_families as families
 from ureplicator_worker.engines import telemetry
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
-from ureplicator_worker.engines.metrics import families
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.telemetry import Telemetry

@@ -46,8 +46,8 @@ from ureplicator_common.clock import SilenceTimer
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Partition
 from ureplicator_worker.engines import jvm, spark_entry
-from ureplicator_worker.engines.cluster.capacity import CapacityProbe
-from ureplicator_worker.engines.cluster.decommission import DecommissionWatch
+from ureplicator_worker.engines.cluster_capacity import CapacityProbe
+from ureplicator_worker.engines.decommission import DecommissionWatch
 from ureplicator_worker.engines.processes import ProcessId
 from ureplicator_worker.lifeline import place
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId

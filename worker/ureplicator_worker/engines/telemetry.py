@@ -24,12 +24,12 @@ from prometheus_client.core import (
 from ureplicator_common.contents import PartitionLoad, RouteUsage
 from ureplicator_common.model import Gap, Limited, Partition, PartitionState, Route, camel
 from ureplicator_worker.core import load_samples
+from ureplicator_worker.core.handler_totals import HandlerTotals
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
+from ureplicator_worker.core.measure_totals import MeasureTotals
 from ureplicator_worker.core.partition import HeldPartition
 from ureplicator_worker.core.state import WorkerState
-from ureplicator_worker.core.totals.handlers import HandlerTotals
-from ureplicator_worker.core.totals.measures import MeasureTotals
-from ureplicator_worker.engines.metrics import families
+from ureplicator_worker.engines import metric_families as families
 from ureplicator_worker.lifeline.measures import Measures, Segment
 from ureplicator_worker.lifeline.messages import (
     LATENCY_BOUNDS_MS,

@@ -18,17 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ureplicator_worker.copier.raw.batches.codecs import Bytes as Stored
-from ureplicator_worker.copier.raw.batches.codecs import decompress
-from ureplicator_worker.copier.raw.batches.header import (
+from ureplicator_worker.batches.codecs import Bytes as Stored
+from ureplicator_worker.batches.codecs import decompress
+from ureplicator_worker.batches.header import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     CorruptBatch,
     Header,
 )
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.rebuild import MAX_DECODED_BYTES, rebuild
-from ureplicator_worker.copier.raw.batches.records import read_zigzag
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.batches.rebuild import MAX_DECODED_BYTES, rebuild
+from ureplicator_worker.batches.records import read_zigzag
 from ureplicator_worker.records.varints import Bytes, Numbers, read_varints
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])

@@ -20,7 +20,7 @@ from ureplicator_common.kafka.client import (
     connect,
 )
 from ureplicator_common.kafka.features import newest_versions
-from ureplicator_worker.copier.raw.net.fetch_api import (
+from ureplicator_worker.wire.fetch_api import (
     API_KEY,
     NAMES,
     SESSIONLESS_EPOCH,
@@ -30,8 +30,8 @@ from ureplicator_worker.copier.raw.net.fetch_api import (
     parse,
     version_for,
 )
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
-from ureplicator_worker.copier.raw.net.varint import MalformedResponse
+from ureplicator_worker.wire.topic_keys import TopicKeys
+from ureplicator_worker.wire.varint import MalformedResponse
 
 CLIENT_ID = "ureplicator-records"
 SILENCE_TIMEOUT_S = 10.0

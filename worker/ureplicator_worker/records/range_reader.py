@@ -43,10 +43,8 @@ from ureplicator_common.kafka.client import (
     open_client,
 )
 from ureplicator_common.kafka.errors import ErrorCode, error_name, refusal
-from ureplicator_worker.copier.raw.batches.committed import committed_batches
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind
-from ureplicator_worker.copier.raw.net.fetch_api import Fetched, Wanted
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
+from ureplicator_worker.batches.committed import committed_batches
+from ureplicator_worker.batches.header import CorruptBatch, Header, Kind
 from ureplicator_worker.records.columns import RecordColumns
 from ureplicator_worker.records.errors import (
     LogChanged,
@@ -62,6 +60,8 @@ from ureplicator_worker.records.fetch_connection import (
     OpenConnection,
     opener,
 )
+from ureplicator_worker.wire.fetch_api import Fetched, Wanted
+from ureplicator_worker.wire.topic_keys import TopicKeys
 
 MAX_BATCH_BYTES = 8 << 20
 TIMEOUT_S = 60.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.batches.header import CorruptBatch
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]

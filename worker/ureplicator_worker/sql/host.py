@@ -16,7 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from ureplicator_common.errors import PermanentError
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.batches.header import CorruptBatch
 from ureplicator_worker.copier.record.channel import Channel, Inbox
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.frames import Frame, Head

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ureplicator_worker.copier.raw.batches.records import read_zigzag
+from ureplicator_worker.batches.records import read_zigzag
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.records.columns import APPEND_TIME, CREATE_TIME, find_records
 from ureplicator_worker.records.varints import Numbers

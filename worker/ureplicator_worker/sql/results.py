@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.records import Built
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.batches.records import Built
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.encoding import BadOutput, Builders, Ready, encoded
 from ureplicator_worker.handlers import Header, Output, Record

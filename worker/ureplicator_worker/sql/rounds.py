@@ -17,7 +17,7 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ureplicator_worker.copier.raw.batches.records import read_zigzag
+from ureplicator_worker.batches.records import read_zigzag
 from ureplicator_worker.copier.record.decoding import Found, StoredRecords
 from ureplicator_worker.sql.pieces import Piece
 

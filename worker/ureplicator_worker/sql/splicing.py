@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.records import INT64, Built
+from ureplicator_worker.batches.header import CorruptBatch
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.batches.records import INT64, Built
 from ureplicator_worker.copier.record.encoding import BATCH_BYTES
 from ureplicator_worker.records.columns import Fields
 from ureplicator_worker.records.varints import Bytes, Numbers, write_varints

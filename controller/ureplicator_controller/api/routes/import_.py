@@ -14,8 +14,8 @@ from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.config.live.changes import Changes, encoded_changes
-from ureplicator_common.config.live.routes import check_changes
+from ureplicator_common.config.live_changes import Changes, encoded_changes
+from ureplicator_common.config.live_routes import check_changes
 from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker, Switches
@@ -42,12 +42,12 @@ from ureplicator_controller.api.http.models.requests import TopicPath, WorkerPat
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.problems import Problem, bad_request
-from ureplicator_controller.api.instances.calls import worker_name
+from ureplicator_controller.api.routes.instances import worker_name
 from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.api.services.restoration.topic_batch import Entry, Outcome, TopicBatch
-from ureplicator_controller.api.services.restoration.topic_import import Restoration, TopicImporter
 from ureplicator_controller.api.services.switches import SwitchService
+from ureplicator_controller.api.services.topic_batch import Entry, Outcome, TopicBatch
+from ureplicator_controller.api.services.topic_import import Restoration, TopicImporter
 from ureplicator_controller.api.services.workers import WorkerService
 from ureplicator_controller.core.reporting.backup import (
     Refusal,

@@ -1,8 +1,8 @@
 """`/limits`: bytes per second that may be fetched from the source, of a route, a topic or by a worker.
 
 Limits are switches in `settings`; the leader divides them among the slots of the workers
-(`core.limits.shares`). All calls are idempotent. A topic may be limited before it is whitelisted, and a
-worker before it joins; the response then has a note, as the name may be misspelt.
+(`core.planning.limit_shares`). All calls are idempotent. A topic may be limited before it is whitelisted,
+and a worker before it joins; the response then has a note, as the name may be misspelt.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from ureplicator_controller.api.http.models.routes import RoutePath, configured_
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.http.preconditions import etag
 from ureplicator_controller.api.http.problems import conflict
-from ureplicator_controller.api.instances.calls import worker_name
+from ureplicator_controller.api.routes.instances import worker_name
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
-from ureplicator_controller.core.limits.shares import used_by_slot
+from ureplicator_controller.core.planning.limit_shares import used_by_slot
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 

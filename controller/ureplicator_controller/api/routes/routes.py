@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.config.live.changes import LIVE_SETTINGS, Changes
-from ureplicator_common.config.live.routes import (
+from ureplicator_common.config.live_changes import LIVE_SETTINGS, Changes
+from ureplicator_common.config.live_routes import (
     LiveRoute,
     LiveRoutes,
     changed_route,

@@ -11,7 +11,7 @@ from typing import Any
 
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths

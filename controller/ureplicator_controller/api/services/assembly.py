@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.model import Route
 from ureplicator_controller.api.services.blacklist import BlacklistService
@@ -14,10 +14,10 @@ from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.intents import IntentStore
 from ureplicator_controller.api.services.node_editor import NodeEditor
-from ureplicator_controller.api.services.restoration.topic_batch import TopicBatch
-from ureplicator_controller.api.services.restoration.topic_import import TopicImporter
 from ureplicator_controller.api.services.switches import SwitchService
+from ureplicator_controller.api.services.topic_batch import TopicBatch
 from ureplicator_controller.api.services.topic_clusters import TopicClusters
+from ureplicator_controller.api.services.topic_import import TopicImporter
 from ureplicator_controller.api.services.topics import TopicService
 from ureplicator_controller.api.services.workers import WorkerService
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from ureplicator_common.config.live.changes import (
+from ureplicator_common.config.live_changes import (
     Changes,
     encoded_changes,
     merged_changes,

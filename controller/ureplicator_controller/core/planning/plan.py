@@ -26,7 +26,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ureplicator_common.model import Partition, WorkerId
-from ureplicator_controller.core.limits.shares import next_division_s, share_steps
 from ureplicator_controller.core.planning.bookkeeping import (
     forget_workers,
     mark_committed_positions,
@@ -41,6 +40,7 @@ from ureplicator_controller.core.planning.eviction import (
     pending_releases,
 )
 from ureplicator_controller.core.planning.handover import Handover
+from ureplicator_controller.core.planning.limit_shares import next_division_s, share_steps
 from ureplicator_controller.core.planning.load_review import LoadReview, review_loads
 from ureplicator_controller.core.planning.membership import membership
 from ureplicator_controller.core.planning.new_owners import select_owners

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from ureplicator_common.config.live.changes import readable_changes
+from ureplicator_common.config.live_changes import readable_changes
 from ureplicator_common.contents import IdealTopic, KnownWorker, Switches, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState

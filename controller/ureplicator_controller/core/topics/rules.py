@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import Switches
 from ureplicator_common.heartbeats import heartbeat_topic, is_heartbeat_topic
-from ureplicator_common.kafka.claims.records import CLAIMS_TOPIC
+from ureplicator_common.kafka.claim_records import CLAIMS_TOPIC
 from ureplicator_common.model import (
     BROKER_DEFAULT_REPLICATION,
     DeletionPolicy,

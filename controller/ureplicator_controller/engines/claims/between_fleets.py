@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.errors import OperatingError, PermanentError
+from ureplicator_common.kafka.claim_records import Claim, Claims
 from ureplicator_common.kafka.claims import ClaimLog
-from ureplicator_common.kafka.claims.records import Claim, Claims
 from ureplicator_common.model import Route, TopicKey
 
 log = logging.getLogger(__name__)

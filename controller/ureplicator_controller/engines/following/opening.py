@@ -13,9 +13,9 @@ from ureplicator_common.kafka.acls import AclAdmin
 from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.engines.claims.following import INTERVAL_S, ClaimWork
 from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.following.acls import AclWork
+from ureplicator_controller.engines.following.claims import INTERVAL_S, ClaimWork
 from ureplicator_controller.engines.following.configs import ConfigWork
 from ureplicator_controller.engines.following.follower import Follower, Seen, Work
 from ureplicator_controller.engines.following.reports import ReportNeeds

@@ -16,9 +16,7 @@ from contextlib import contextmanager
 
 from ureplicator_bench.figures import Figure
 from ureplicator_common import znodes
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import AssignmentEntry, LiveWorker, WorkerUsage
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -26,6 +24,8 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.copier.line import ROUTE, Line
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.reporting import ReportDelta

@@ -12,10 +12,8 @@ from ureplicator_common.audits import (
     RunningAudit,
     TopicAudit,
 )
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create, Delete, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znodes import (
     Paths,
@@ -25,6 +23,8 @@ from ureplicator_common.znodes import (
     encode_intent,
     encode_route,
 )
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.audit.result import (
     AuditOptions,
     AuditRequest,

@@ -28,7 +28,6 @@ from ureplicator_common.coordination import (
     Set,
     with_ancestors,
 )
-from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -54,6 +53,7 @@ from ureplicator_controller.core.planning.steps import Evict, Step, WriteAssignm
 from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot, parse
+from ureplicator_testkit.control.memory_coordination import MemoryStore
 from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 from ureplicator_testkit.kafka.ledger import Ledger
 

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import CurrentEntry, CurrentState, LiveWorker, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     decode_assignment,
@@ -31,7 +29,9 @@ from ureplicator_controller.core.state.external_view import (
 from ureplicator_controller.core.state.mismatches import Mismatch, mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.engines.observer import DEBOUNCE_S
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.manual_controllers import FLEET, PATHS, ROUTE, ManualController
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 MAX_CYCLES = 200
 SLOTS = 2

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import Clock, ManualClock
-from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.clock import Clock
+from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import (
     Assignment,
@@ -20,7 +20,6 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.coordination import Coordination, Create, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
@@ -36,6 +35,8 @@ from ureplicator_controller.engines.executor import Executor
 from ureplicator_controller.engines.leadership import Identity, Leadership
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 FLEET = "test"
 PATHS = Paths(FLEET)

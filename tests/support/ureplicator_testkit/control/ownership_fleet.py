@@ -12,7 +12,6 @@ import queue
 from typing import Any
 
 from ureplicator_common.coordination import Create, Unavailable
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import (
     Partition,
@@ -23,6 +22,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import encode_route
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.worker_process import Copy, Process
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model

@@ -18,7 +18,6 @@ from flask_openapi3 import APIBlueprint
 from flask_openapi3.utils import parse_parameters
 from werkzeug.test import TestResponse
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import (
     CurrentEntry,
@@ -31,7 +30,6 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -56,6 +54,8 @@ from ureplicator_controller.api.app import LAG_CACHE, Dependencies, create_app
 from ureplicator_controller.api.http import openapi
 from ureplicator_controller.core.spans import Span
 from ureplicator_controller.engines.groups.survey import RouteClusters
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.memory_copied import MemoryCopied
 from ureplicator_testkit.control.memory_principals import MemoryPrincipals
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic

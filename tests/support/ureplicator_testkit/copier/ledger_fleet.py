@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, RouteSettings
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.copier.line import ROUTE, TURNS, CopierLine, records, seen
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.ledger import ScriptedLedger

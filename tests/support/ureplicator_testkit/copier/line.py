@@ -17,7 +17,16 @@ from ureplicator_testkit.copier.handler_process import MemoryHandlerProcess
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import ZSTD, Record, batch, decode, field, incompressible
 from ureplicator_worker.copier.lane import SocketGroup
+from ureplicator_worker.copier.lanes.lane import RawLane
 from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.net.metadata import (
+    ClusterMetadata,
+    Connected,
+    ConnectFailed,
+    MetadataEvent,
+    ViewChanged,
+)
 from ureplicator_worker.copier.ownership.protocol import (
     Begun,
     Command,
@@ -35,15 +44,6 @@ from ureplicator_worker.copier.ownership.protocol import (
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
-from ureplicator_worker.copier.raw.lane import RawLane
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.metadata import (
-    ClusterMetadata,
-    Connected,
-    ConnectFailed,
-    MetadataEvent,
-    ViewChanged,
-)
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
 from ureplicator_worker.lifeline.messages import Failed, Grant, Message, PartitionReport

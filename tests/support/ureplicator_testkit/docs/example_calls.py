@@ -31,7 +31,7 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import (
     EventKind,
     OwnerEpoch,

@@ -24,8 +24,8 @@ from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_worker.auditor.pages import auditor_metrics
 from ureplicator_worker.core.state import initial
+from ureplicator_worker.engines import metric_families as families
 from ureplicator_worker.engines import telemetry
-from ureplicator_worker.engines.metrics import families
 from ureplicator_worker.lifeline.measures import Measures
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 

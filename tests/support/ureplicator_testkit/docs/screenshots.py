@@ -12,8 +12,8 @@ from pathlib import Path
 from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, Route, TopicKey, WorkerId
 from ureplicator_controller.api.app import TIMELINE
-from ureplicator_controller.api.timeline.sampler import TimelineSampler
-from ureplicator_controller.api.timeline.store import Event
+from ureplicator_controller.api.services.timeline.sampler import TimelineSampler
+from ureplicator_controller.api.services.timeline.store import Event
 from ureplicator_controller.core.reporting.route_figures import RouteFigures, TopicFigures
 from ureplicator_controller.core.reporting.shown_events import shown_event
 from ureplicator_controller.core.usage import CopyCost

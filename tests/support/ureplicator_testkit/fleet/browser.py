@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from ureplicator_controller.api.events.feed import ALIVE_S, EventFeed
+from ureplicator_controller.api.services.event_feed import ALIVE_S, EventFeed
 from ureplicator_controller.api.serving.streams import FEED, POLL_S, wants_stream
 
 SHOWN_WITHIN_MS = 3_000

@@ -28,9 +28,9 @@ from ureplicator_common import logging_setup, znodes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import Assignment, AssignmentEntry, KnownWorker, TopicIntent
 from ureplicator_common.coordination import Create, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.errors import TemporaryError
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings, TopicKey, WorkerId
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.daemon import Worker
 from ureplicator_worker.engines.event_loop import EventLoop
 

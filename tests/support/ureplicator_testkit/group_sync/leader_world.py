@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import GoneGroup, Switches, TopicIntent
 from ureplicator_common.coordination import Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths, decode_gone
 from ureplicator_controller.core.groups.decisions import SyncState
@@ -22,6 +20,8 @@ from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import GroupSync
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.memory_copied import MemoryCopied
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups

@@ -22,7 +22,7 @@ from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 from ureplicator_worker.copier.position_values import Commitment, StartPosition
-from ureplicator_worker.copier.raw.batches.target_offsets import TargetOffsets
+from ureplicator_worker.copier.raw.target_offsets import TargetOffsets
 from ureplicator_worker.lifeline.messages import Grant
 
 ROUTE = Route("a", "b")

@@ -15,7 +15,6 @@ from typing import Any
 
 from kafka.protocol.metadata import MetadataResponse
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import (
     BlockingConnection,
@@ -27,6 +26,7 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.features import TRANSACTION_REQUESTS
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log, TopicPartition
 from ureplicator_testkit.kafka.ledger import Ledger
 

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView
 from ureplicator_common.kafka.errors import ErrorCode
@@ -15,6 +14,7 @@ from ureplicator_common.kafka.features import (
     TRANSACTION_FEATURE,
     TRANSACTION_REQUESTS,
 )
+from ureplicator_testkit.control.manual_clock import ManualClock
 
 HERE = Broker(1, "here", 1)
 LOST = object()

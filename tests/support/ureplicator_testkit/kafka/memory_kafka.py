@@ -22,7 +22,7 @@ from ureplicator_common.kafka.client import READ_COMMITTED
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.kafka.cluster import ClusterModel, TopicPartition
-from ureplicator_worker.copier.raw.net import fetch_api, produce_api
+from ureplicator_worker.wire import fetch_api, produce_api
 
 TURN_MS = 30
 

@@ -21,7 +21,7 @@ from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import TRANSACTIONAL, marker
 from ureplicator_testkit.records.batches import field as header_field
-from ureplicator_worker.copier.raw.net import produce_api
+from ureplicator_worker.wire import produce_api
 
 FIRST_PRODUCER_ID, PRODUCER_IDS = 500, 1_000
 """Of the first transactional id; and how many ids lie between two that one transactional id gets in turn."""

@@ -3,7 +3,7 @@
 Real code: election, observer, plan, executor and control loop of the controllers; the worker's state
 machine, publisher, prover and fencer; the copier's `Ownership`, which takes partitions over; the
 operators' calls (`TopicService`, worker and switch services, `edit`). Simulated: ZooKeeper
-(`coordination.memory`), Kafka's transactional ids, positions and logs (`kafka`), the worker's loop,
+(`control.memory_coordination`), Kafka's transactional ids, positions and logs (`kafka`), the worker's loop,
 which only passes messages on, and the copier's data path: of the real one (`route_copier`, `raw`) it
 keeps when partitions begin, commit, drain and are released, and it moves numbered records in place
 of batches. Bytes, sockets and Spark have tests of their own.

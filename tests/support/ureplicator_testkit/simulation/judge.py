@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 from ureplicator_common.contents import IdealEntry
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
-from ureplicator_common.coordination.memory import MemoryStore
 from ureplicator_common.model import Partition, Route, SessionId, WorkerId
 from ureplicator_common.znodes import (
     Paths,
@@ -28,6 +27,7 @@ from ureplicator_common.znodes import (
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, parse
+from ureplicator_testkit.control.memory_coordination import MemoryStore
 from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, World
 
 FLEET = "sim"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from ureplicator_common.config.live.routes import LiveRoutes
+from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable

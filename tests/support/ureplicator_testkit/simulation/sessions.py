@@ -20,7 +20,7 @@ from ureplicator_common.coordination import (
     TreeCache,
     no_leaf,
 )
-from ureplicator_common.coordination.memory import MemoryCoordination
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.simulation.judge import JudgedStore
 from ureplicator_testkit.simulation.kernel import Process, World
 

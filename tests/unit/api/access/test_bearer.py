@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.access import AccessSettings
 from ureplicator_common.config.oidc import OidcSettings
 from ureplicator_controller.api.access.oidc.bearer import Bearers, looks_signed, role_of_claims
 from ureplicator_controller.api.access.oidc.errors import ProviderUnavailable, TokenRefused
 from ureplicator_controller.api.access.roles import Role
+from ureplicator_testkit.control.manual_clock import ManualClock
 
 GIVEN: dict[str, Any] = {
     "issuer": "https://id.example.com",

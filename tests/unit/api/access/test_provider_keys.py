@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 from jwt import PyJWK
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_controller.api.access.oidc.errors import ProviderUnavailable, TokenRefused
 from ureplicator_controller.api.access.oidc.keys import FRESH_S, RETRY_S, WAITING, ProviderKeys
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.secured.identity_provider import SigningKey
 
 ONE = PyJWK(SigningKey("one").public)

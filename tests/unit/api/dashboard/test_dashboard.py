@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from ureplicator_common.audits.standing import AuditState
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState, TopicState
-from ureplicator_controller.api.audits.models import (
+from ureplicator_controller.api.http.models.audits import (
     AuditDetails,
     AuditSummary,
     AuditUnderWay,

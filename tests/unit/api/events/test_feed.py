@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ureplicator_common.contents import TopicIntent
-from ureplicator_controller.api.events.feed import ALIVE_S, EventFeed
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
+from ureplicator_controller.api.services.event_feed import ALIVE_S, EventFeed
 from ureplicator_controller.api.serving.streams import FEED
 from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.servers.processes import eventually

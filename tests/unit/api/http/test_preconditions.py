@@ -9,9 +9,9 @@ import pytest
 
 from ureplicator_common.contents import KnownWorker, TopicIntent
 from ureplicator_common.coordination import Operation
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import TopicState, WorkerId
 from ureplicator_common.znodes import encode_known_worker
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 WRITES: list[tuple[str, str, Any, str]] = [

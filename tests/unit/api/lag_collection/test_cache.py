@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import BatchTime, Lifetime, PositionOrError
@@ -18,6 +17,7 @@ from ureplicator_controller.api.lag_collection import collector as collector_mod
 from ureplicator_controller.api.lag_collection.cache import FRESH_S, LagCache
 from ureplicator_controller.api.lag_collection.cluster_reader import ClusterReader
 from ureplicator_controller.api.lag_collection.collector import LagCollector, LagReport
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
 
 AB, AC = Route("a", "b"), Route("a", "c")

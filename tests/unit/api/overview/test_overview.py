@@ -9,9 +9,9 @@ import pytest
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
+from ureplicator_controller.api.http.models.overview import Overview
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
-from ureplicator_controller.api.overview.calls import LAG_AGE
-from ureplicator_controller.api.overview.models import Overview
+from ureplicator_controller.api.routes.overview import LAG_AGE
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 

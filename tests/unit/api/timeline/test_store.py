@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from ureplicator_common.model import Route, TopicKey
-from ureplicator_controller.api.timeline import store as module
-from ureplicator_controller.api.timeline.store import Event, TimelineStore, TimelineUnavailable
+from ureplicator_controller.api.services.timeline import store as module
+from ureplicator_controller.api.services.timeline.store import (
+    Event,
+    TimelineStore,
+    TimelineUnavailable,
+)
 from ureplicator_controller.core.reporting.lag import PartitionLag, summarise
 from ureplicator_controller.core.reporting.route_figures import (
     RouteFigures,

@@ -24,9 +24,9 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znodes import encode_history, encode_usage
 from ureplicator_controller.api.app import TIMELINE
-from ureplicator_controller.api.instances import encoded
+from ureplicator_controller.api.services import instances as encoded
 from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S
-from ureplicator_controller.api.timeline.sampler import TimelineSampler
+from ureplicator_controller.api.services.timeline.sampler import TimelineSampler
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 GONE = PastEvent(1, EventKind.WORKER, "gone", 1_010_000, worker=WorkerId("w1"))

@@ -10,7 +10,7 @@ import pytest
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker, NoCoordinator
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.preflight.requests import (
+from ureplicator_common.kafka.preflight_requests import (
     ELECTION_S,
     _member,
     _refusal,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

@@ -18,9 +18,9 @@ import requests
 from ureplicator_cli.fleets.page import FleetsPage, Picture, page_html
 from ureplicator_cli.fleets.reading import Reading, read_fleets
 from ureplicator_cli.fleets.rows import HEADS, Survey, survey
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
 from ureplicator_testkit.control.command import serving
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.fleet.prefix_proxy import below_prefix
 from ureplicator_testkit.servers.processes import eventually

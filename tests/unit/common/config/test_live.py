@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ureplicator_common.config.live.changes import LIVE_SETTINGS, encoded_changes, merged_changes
-from ureplicator_common.config.live.routes import (
+from ureplicator_common.config.live_changes import LIVE_SETTINGS, encoded_changes, merged_changes
+from ureplicator_common.config.live_routes import (
     LiveRoutes,
     changed_route,
     live_route,

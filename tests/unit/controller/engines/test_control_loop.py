@@ -8,7 +8,6 @@ import pytest
 
 from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import WorkerId
 from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
@@ -31,6 +30,7 @@ from ureplicator_testkit.control.manual_controllers import (
     ControllerFleet,
     ManualController,
 )
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 
 
 @pytest.fixture

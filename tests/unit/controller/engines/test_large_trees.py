@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.coordination import Set
-from ureplicator_common.coordination.memory import MemoryTreeCache
 from ureplicator_common.model import WorkerId
 from ureplicator_controller.engines.control_loop import MAX_IDLE_S
 from ureplicator_testkit.control.manual_controllers import KEY, PATHS, ControllerFleet
+from ureplicator_testkit.control.memory_coordination import MemoryTreeCache
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 
 from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Operation, Set, Unavailable
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.engines import executor
@@ -22,6 +21,7 @@ from ureplicator_testkit.control.manual_controllers import (
     ControllerFleet,
     ManualController,
 )
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 
 TOPICS, PARTITIONS = ("t", "u"), 3
 MAX_TRANSACTIONS = 60

@@ -9,7 +9,6 @@ import pytest
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import create_or_set, version_of
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import Delivery, GapPolicy, RouteSettings
 from ureplicator_common.znodes import decode_route, encode_switches
 from ureplicator_testkit.control.manual_controllers import (
@@ -19,6 +18,7 @@ from ureplicator_testkit.control.manual_controllers import (
     ManualController,
     config_of,
 )
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 
 OLD_FILE = config_of(ROUTE, naming={"prefix": "old."})
 NEW_FILE = config_of(ROUTE, naming={"prefix": "new."}, on_gap="latest")

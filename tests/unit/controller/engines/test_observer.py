@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.coordination import Create, Delete, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, TopicKey, WorkerId
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 PATHS = Paths("f")
 A, B = WorkerId("a"), WorkerId("b")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
 from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.routes import WITHDRAW_AFTER_S
@@ -17,6 +16,7 @@ from ureplicator_testkit.control.manual_controllers import (
     ControllerFleet,
     ManualController,
 )
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 
 OLD = Route("west", "east")
 KEY = TopicKey(OLD, "ships")

@@ -9,9 +9,7 @@ from threading import Barrier
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
@@ -20,6 +18,8 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import FIRST_WITHIN_S, TopicObserver
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import claims_of
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 

@@ -10,13 +10,11 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import RouteMemory, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
-from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import Route, RouteSettings, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
@@ -32,6 +30,8 @@ from ureplicator_controller.engines.topic_reconciler import (
     RETRY_DELAYS_S,
     UNFINISHED_S,
 )
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic, claims_of
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 

@@ -11,7 +11,7 @@ from ureplicator_common.contents import PartitionLoad, Switches
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Limited, Partition, WorkerId
 from ureplicator_common.znodes import encode_loads
-from ureplicator_controller.core.limits.shares import DIVISION_INTERVAL_S
+from ureplicator_controller.core.planning.limit_shares import DIVISION_INTERVAL_S
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import WriteAssignment, WriteShares
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, partition, two_workers

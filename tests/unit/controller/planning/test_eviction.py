@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.model import SessionId, WorkerId
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.state.snapshot import Delays
@@ -20,6 +18,8 @@ from ureplicator_testkit.control.fleet import (
     partition,
     two_workers,
 )
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.worker_process import Process
 
 A = WorkerId("a")

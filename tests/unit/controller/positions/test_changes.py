@@ -13,7 +13,6 @@ import pytest
 
 from ureplicator_common.contents import PositionChange, TopicIntent
 from ureplicator_common.coordination import Conflict, Operation, Unavailable
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import RENEWER, TopicKey, TopicState, transactional_id
@@ -25,6 +24,7 @@ from ureplicator_controller.engines.position_changes import PositionChanger
 from ureplicator_controller.engines.position_deletion import NO_POSITION
 from ureplicator_controller.engines.position_renewal import Renewal
 from ureplicator_testkit.control.fleet import ROUTE, ids_of, partition
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.ownership_fleet import OwnershipFleet, OwnershipWorker
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model

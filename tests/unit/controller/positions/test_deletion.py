@@ -20,7 +20,6 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.coordination import Conflict, Create, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import (
     ClusterUnavailable,
     PartitionUnavailable,
@@ -50,6 +49,7 @@ from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.position_deletion import PositionDeleter, delete_positions
 from ureplicator_controller.engines.position_renewal import Renewal
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 ROUTE = Route("a", "b")
 KEY = TopicKey(ROUTE, "t")

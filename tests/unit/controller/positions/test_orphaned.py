@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ureplicator_common import znodes
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.contents import (
     Assignment,
     AssignmentEntry,
@@ -15,7 +14,6 @@ from ureplicator_common.contents import (
     TopicIntent,
 )
 from ureplicator_common.coordination import Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import (
     MAX_SLOTS,
     OwnerEpoch,
@@ -31,6 +29,8 @@ from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orp
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 ROUTE = Route("a", "b")
 KEY = TopicKey(ROUTE, "t")

@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 
 from ureplicator_common.coordination import Conflict, Set
-from ureplicator_common.coordination.memory import MemoryCoordination
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.model import TopicKey, WorkerId
@@ -16,6 +15,7 @@ from ureplicator_controller.core.planning.bookkeeping import needed_workers
 from ureplicator_controller.core.positions.remains import removable_remains
 from ureplicator_controller.engines.position_renewal import RemainsRemover, Renewal
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, ids_of, two_workers
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 
 A, KEY = WorkerId("a"), TopicKey(ROUTE, "t")

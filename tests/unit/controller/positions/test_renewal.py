@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import (
     ClusterUnavailable,
     PartitionUnavailable,
@@ -27,6 +26,7 @@ from ureplicator_controller.engines.position_renewal import (
     Renewal,
     renew,
 )
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 FIRST, SECOND = Route("a", "b"), Route("a", "c")
 

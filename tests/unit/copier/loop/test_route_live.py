@@ -9,7 +9,7 @@ import pytest
 from ureplicator_common.model import PartitionState
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill
 from ureplicator_worker.copier.loop.socket_selector import SocketSelector
-from ureplicator_worker.copier.raw.net.connections import BACKLOG_KEPT_S, Traffic
+from ureplicator_worker.copier.net.connections import BACKLOG_KEPT_S, Traffic
 
 K0, K1 = ("t", 0), ("t", 1)
 PARTITIONS = 7

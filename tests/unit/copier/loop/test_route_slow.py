@@ -4,7 +4,7 @@ import pytest
 
 from ureplicator_common.model import PartitionState
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill
-from ureplicator_worker.copier.raw.net.buffers import Lease
+from ureplicator_worker.copier.net.buffers import Lease
 
 K0, K1 = ("t", 0), ("t", 1)
 

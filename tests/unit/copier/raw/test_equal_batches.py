@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import HEADER_BYTES
-from ureplicator_worker.copier.raw.batches import plain
-from ureplicator_worker.copier.raw.batches.equal import LEAST, read_equal
-from ureplicator_worker.copier.raw.batches.plain import PlainRecords, Taken
+from ureplicator_worker.batches import plain
+from ureplicator_worker.batches.equal import LEAST, read_equal
+from ureplicator_worker.batches.plain import PlainRecords, Taken
 
 Change = Callable[[bytes], bytes]
 

@@ -13,7 +13,14 @@ from ureplicator_common.kafka.client import Broker, ClusterView, Leader
 from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.line import ROUTE, MakeLine, MemoryMetadata, fill
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.net.connections import (
+    NO_VIA,
+    Connections,
+    Traffic,
+    Via,
+)
+from ureplicator_worker.copier.net.metadata import ViewChanged
 from ureplicator_worker.copier.raw.fetch_schedule import (
     FAR_PARTITION_BYTES,
     LIVE_PARTITION_BYTES,
@@ -28,18 +35,11 @@ from ureplicator_worker.copier.raw.fetch_schedule import (
     partition_bytes,
     wanted,
 )
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import (
-    NO_VIA,
-    Connections,
-    Traffic,
-    Via,
-)
-from ureplicator_worker.copier.raw.net.fetch_api import FetchResult, Wanted
-from ureplicator_worker.copier.raw.net.metadata import ViewChanged
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, TopicKeys
 from ureplicator_worker.copier.raw.partition import FetchSide
+from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
 from ureplicator_worker.copier.raw.source import Source
+from ureplicator_worker.wire.fetch_api import FetchResult, Wanted
+from ureplicator_worker.wire.topic_keys import TopicKey, TopicKeys
 
 TOPIC_ID = "00000000-0000-0000-0000-000000000001"
 VERSION, ROOM, BATCH_BYTES = 16, 100, 60

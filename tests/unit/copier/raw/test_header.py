@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.batches.checksum import MOST_STEPS, STEP_BYTES, derived
-from ureplicator_worker.copier.raw.batches.header import (
+from ureplicator_worker.batches.checksum import MOST_STEPS, STEP_BYTES, derived
+from ureplicator_worker.batches.header import (
     CorruptBatch,
     Header,
     Kind,

@@ -15,12 +15,12 @@ from ureplicator_common.model import HandlerSettings, PartitionState, RouteSetti
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, records
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
+from ureplicator_worker.batches import codecs
+from ureplicator_worker.batches.header import CorruptBatch, Header
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.batches.rebuild import merge, rebuild, split
+from ureplicator_worker.batches.records import zigzag
 from ureplicator_worker.copier.raw import ingest as raw_ingest
-from ureplicator_worker.copier.raw.batches import codecs
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild, split
-from ureplicator_worker.copier.raw.batches.records import zigzag
 from ureplicator_worker.lifeline.messages import Failed
 
 K0, K1 = ("t", 0), ("t", 1)

@@ -12,9 +12,8 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import decode
-from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.raw.batches.merging import (
+from ureplicator_worker.batches.header import CorruptBatch
+from ureplicator_worker.batches.merging import (
     FAR_MERGED_BYTES,
     FEW_RECORDS,
     LARGE_BYTES,
@@ -23,13 +22,14 @@ from ureplicator_worker.copier.raw.batches.merging import (
     QUICK_RECORDS,
     SMALL_BYTES,
 )
-from ureplicator_worker.copier.raw.batches.rebuild import FAR_DECODED_BYTES, MERGED_DECODED_BYTES
-from ureplicator_worker.copier.raw.batches.send_window import MAX_IN_FLIGHT_BATCHES
+from ureplicator_worker.batches.rebuild import FAR_DECODED_BYTES, MERGED_DECODED_BYTES
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.ingest import ingest
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import RawPartition
+from ureplicator_worker.copier.raw.send_window import MAX_IN_FLIGHT_BATCHES
 from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.wire.fetch_api import Fetched
 
 AT = Partition(Route("a", "b"), "t", 0)
 LARGE = LARGE_BYTES + 1

@@ -13,7 +13,7 @@ from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.batches.target_offsets import target_offset
+from ureplicator_worker.copier.raw.target_offsets import target_offset
 from ureplicator_worker.lifeline.measures import Segment
 
 K0 = ("t", 0)

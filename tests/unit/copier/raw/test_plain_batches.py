@@ -11,17 +11,17 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import HEADER_BYTES, Row
+from ureplicator_worker.batches.codecs import decompress
+from ureplicator_worker.batches.header import CorruptBatch, Header
+from ureplicator_worker.batches.merging import LARGE_BYTES
+from ureplicator_worker.batches.plain import PlainRecords, Taken
+from ureplicator_worker.batches.records import read_zigzag
+from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw import ingest as ingesting
-from ureplicator_worker.copier.raw.batches.codecs import decompress
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
-from ureplicator_worker.copier.raw.batches.merging import LARGE_BYTES
-from ureplicator_worker.copier.raw.batches.plain import PlainRecords, Taken
-from ureplicator_worker.copier.raw.batches.records import read_zigzag
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.fetch_api import Fetched
 from ureplicator_worker.copier.raw.partition import RawPartition
 from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.wire.fetch_api import Fetched
 
 AT = Partition(Route("a", "b"), "t", 0)
 ID = "6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01"

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import decode
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, stamp
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild, split
-from ureplicator_worker.copier.raw.batches.records import Built
+from ureplicator_worker.batches.header import CorruptBatch, Header, Kind, stamp
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.batches.rebuild import merge, rebuild, split
+from ureplicator_worker.batches.records import Built
 
 BYTES = st.none() | st.binary(max_size=40)
 TIMES = st.sampled_from([0, 1, 1_000]) | st.integers(0, 2**50)

@@ -20,10 +20,10 @@ from hypothesis.stateful import (
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.batches import send_window as raw_window
-from ureplicator_worker.copier.raw.batches.send_window import Batch, SendWindow
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.produce_api import Produced
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.raw import send_window as raw_window
+from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
+from ureplicator_worker.wire.produce_api import Produced
 
 POISON_BYTES = 400
 """The log refuses what is longer, for good."""

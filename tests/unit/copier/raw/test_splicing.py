@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import HEADER_BYTES, Row
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
-from ureplicator_worker.copier.raw.batches.records import CODE_SIZE, Built, Records
+from ureplicator_worker.batches.header import CorruptBatch, Header
+from ureplicator_worker.batches.records import CODE_SIZE, Built, Records
 
 NOW_MS = 1_700_000_000_000
 Result = tuple[object, ...] | str

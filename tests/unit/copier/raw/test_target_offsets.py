@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ureplicator_common.offset_map.partition_map import MapView
-from ureplicator_worker.copier.raw.batches import target_offsets
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.target_offsets import (
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.copier.raw import target_offsets
+from ureplicator_worker.copier.raw.target_offsets import (
     EXACT_SEGMENTS,
     MAX_SEGMENTS,
     RUNS_PER_BATCH,

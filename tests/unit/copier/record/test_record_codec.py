@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import CODECS, Row, batch, decode, old_batch
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.batches.header import CorruptBatch
 from ureplicator_worker.copier.record import encoding
 from ureplicator_worker.copier.record.decoding import Found, StoredRecords
 from ureplicator_worker.copier.record.encoding import BadOutput, Builders, murmur2

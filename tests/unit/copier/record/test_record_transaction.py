@@ -5,10 +5,9 @@ from __future__ import annotations
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.batches.send_window import Batch
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
+from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading, unsettled
 from ureplicator_worker.copier.record.window import (
     PARTS_AHEAD,
@@ -16,6 +15,7 @@ from ureplicator_worker.copier.record.window import (
     RecordWindow,
     output_of,
 )
+from ureplicator_worker.wire.topic_keys import TopicKeys
 
 OWN, OTHER = ("t", 0), ("u", 0)
 UUID = "00000000-0000-0000-0000-000000000001"

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ureplicator_worker.copier.raw.batches.header import HEADER_BYTES
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.send_window import Batch
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
+from ureplicator_worker.batches.header import HEADER_BYTES
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.copier.record.window import Chunk, OutputWindow, RecordWindow, output_of
 
 TARGETS = 3

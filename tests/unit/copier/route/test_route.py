@@ -9,10 +9,10 @@ from ureplicator_common.model import PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, records, values
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.gaps import SKIPPED_TOGETHER_S
+from ureplicator_worker.copier.net import line_rate
 from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import source as raw_source
 from ureplicator_worker.copier.raw import target as raw_target
-from ureplicator_worker.copier.raw.net import line_rate
 from ureplicator_worker.lifeline.messages import Failed, GapPassed, Released
 
 K0, K1 = ("t", 0), ("t", 1)

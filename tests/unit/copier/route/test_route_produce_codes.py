@@ -14,8 +14,8 @@ from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.net.produce_api import IN_TRANSACTION
 from ureplicator_worker.lifeline.messages import PublishedSettings
+from ureplicator_worker.wire.produce_api import IN_TRANSACTION
 
 KEY = ("t", 0)
 UNVERIFIED = (

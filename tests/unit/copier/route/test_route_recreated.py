@@ -8,9 +8,9 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import Line, MakeLine, failure, fill, values
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.net import produce_api
-from ureplicator_worker.copier.raw.net.fetch_api import API_KEY, LEADERS, NAMES
 from ureplicator_worker.copier.raw.target import MAX_IN_FLIGHT_REQUESTS
+from ureplicator_worker.wire import produce_api
+from ureplicator_worker.wire.fetch_api import API_KEY, LEADERS, NAMES
 
 K0 = ("t", 0)
 OLD, NEW = b"old", b"new"

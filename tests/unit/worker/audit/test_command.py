@@ -11,14 +11,14 @@ import pytest
 from pyspark.serializers import UTF8Deserializer
 
 from ureplicator_common.errors import PermanentError
-from ureplicator_worker.audit import command
-from ureplicator_worker.audit.command import (
+from ureplicator_worker.audit.result import AuditRequest, AuditResult
+from ureplicator_worker.auditor import command
+from ureplicator_worker.auditor.command import (
     interruptible,
     refuse_other_machines,
     refuse_other_topics,
     spark_session,
 )
-from ureplicator_worker.audit.result import AuditRequest, AuditResult
 
 FORMER = AuditResult("a.b", "t", "t", (), source_topic_id="s", target_topic_id="d")
 REQUEST = AuditRequest("a.b", "t", "t", (), source_topic_id="s", target_topic_id="d")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ureplicator_worker.engines.cluster.decommission import DecommissionWatch
+from ureplicator_worker.engines.decommission import DecommissionWatch
 from ureplicator_worker.lifeline.messages import CopierId
 
 ONE, TWO = CopierId(0, 1), CopierId(1, 1)
@@ -111,7 +111,7 @@ def test_a_copier_whose_executor_is_not_known_yet_is_queried_again() -> None:
 
 def test_a_query_that_fails_is_made_again(monkeypatch: Any) -> None:
     """py4j raises when the JVM goes, and for a stage whose status is dropped."""
-    monkeypatch.setattr("ureplicator_worker.engines.cluster.decommission.QUERY_EVERY_S", 0.0)
+    monkeypatch.setattr("ureplicator_worker.engines.decommission.QUERY_EVERY_S", 0.0)
     queries: list[int] = []
 
     def running() -> Mapping[CopierId, str]:

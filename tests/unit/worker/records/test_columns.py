@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import decode
-from ureplicator_worker.copier.raw.batches.header import LOG_APPEND_TIME, CorruptBatch, Header
+from ureplicator_worker.batches.header import LOG_APPEND_TIME, CorruptBatch, Header
 from ureplicator_worker.records.columns import MAX_MS, ROUNDS, SCHEMA, RecordColumns
 
 CODECS = (batches.NONE, 1, 2, 3, 4)

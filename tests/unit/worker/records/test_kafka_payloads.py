@@ -6,10 +6,10 @@ import pytest
 
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.payloads import COUNT, Payload, kafka_payloads
-from ureplicator_worker.copier.raw.batches import codecs
-from ureplicator_worker.copier.raw.batches.codecs import TooLarge, decompress
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header
-from ureplicator_worker.copier.raw.batches.rebuild import merge, rebuild
+from ureplicator_worker.batches import codecs
+from ureplicator_worker.batches.codecs import TooLarge, decompress
+from ureplicator_worker.batches.header import CorruptBatch, Header
+from ureplicator_worker.batches.rebuild import merge, rebuild
 from ureplicator_worker.records.columns import RecordColumns
 
 LENIENT = {"lz4.linked"}

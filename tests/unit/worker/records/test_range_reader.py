@@ -7,16 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.pumped_socket import PumpedSocket
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import TRANSACTIONAL
-from ureplicator_worker.copier.raw.net import fetch_api
 from ureplicator_worker.records import range_reader
 from ureplicator_worker.records.errors import (
     LogChanged,
@@ -27,6 +26,7 @@ from ureplicator_worker.records.errors import (
 )
 from ureplicator_worker.records.fetch_connection import SILENCE_TIMEOUT_S
 from ureplicator_worker.records.range_reader import CORRUPT_TRIES, RangeReader
+from ureplicator_worker.wire import fetch_api
 
 K0 = ("t", 0)
 BEGAN_S = ManualClock().monotonic_s()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ureplicator_common.kafka.client import CLIENT_ID
-from ureplicator_worker.copier.raw.net.fetch_api import IDS, FetchResult, FetchSession, Wanted
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
 from ureplicator_worker.copier.raw.partition import FetchSide
+from ureplicator_worker.wire.fetch_api import IDS, FetchResult, FetchSession, Wanted
+from ureplicator_worker.wire.topic_keys import TopicKey
 
 Requested = dict[TopicKey, FetchSide]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.raw.batches.send_window import Batch
 from ureplicator_worker.copier.raw.partition import Copied, SendSide
+from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.copier.raw.transaction import LaneTransaction
 
 

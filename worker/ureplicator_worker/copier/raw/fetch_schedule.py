@@ -24,9 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from ureplicator_common.kafka.client import ClusterView
-from ureplicator_worker.copier.raw.batches.send_window import SendWindow
-from ureplicator_worker.copier.raw.broker_fetches import BrokerFetches
-from ureplicator_worker.copier.raw.net.connections import (
+from ureplicator_worker.copier.net.connections import (
     BACKLOG_BYTES,
     NO_VIA,
     Connections,
@@ -34,8 +32,10 @@ from ureplicator_worker.copier.raw.net.connections import (
     Via,
     available,
 )
-from ureplicator_worker.copier.raw.net.fetch_api import Wanted
+from ureplicator_worker.copier.raw.broker_fetches import BrokerFetches
 from ureplicator_worker.copier.raw.partition import FetchSide, FetchWindow
+from ureplicator_worker.copier.raw.send_window import SendWindow
+from ureplicator_worker.wire.fetch_api import Wanted
 
 MIN_WAIT_MS, MAX_WAIT_MS = 100, 500
 """Of a broker that holds a request without data; the longest is the default of Kafka's own consumer."""

@@ -14,32 +14,32 @@ from __future__ import annotations
 
 import logging
 
-from ureplicator_worker.copier.raw.batches.codecs import NONE
-from ureplicator_worker.copier.raw.batches.committed import Item, committed_batches
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, Header, Kind, is_cut
-from ureplicator_worker.copier.raw.batches.merging import (
+from ureplicator_worker.batches.codecs import NONE
+from ureplicator_worker.batches.committed import Item, committed_batches
+from ureplicator_worker.batches.header import CorruptBatch, Header, Kind, is_cut
+from ureplicator_worker.batches.merging import (
     LARGE_BYTES,
     MERGE_AT_LEAST,
     MERGE_AT_LEAST_FAR,
     MERGED_BYTES,
     is_merged,
 )
-from ureplicator_worker.copier.raw.batches.plain import PlainRecords
-from ureplicator_worker.copier.raw.batches.rebuild import (
+from ureplicator_worker.batches.plain import PlainRecords
+from ureplicator_worker.batches.rebuild import (
     FAR_DECODED_BYTES,
     MERGED_DECODED_BYTES,
     merge,
     rebuild,
 )
-from ureplicator_worker.copier.raw.batches.records import Built
-from ureplicator_worker.copier.raw.batches.send_window import (
+from ureplicator_worker.batches.records import Built
+from ureplicator_worker.copier.net.buffers import Lease
+from ureplicator_worker.copier.raw.partition import FetchSide, StoredWindow
+from ureplicator_worker.copier.raw.send_window import (
     MAX_IN_FLIGHT_BATCHES,
     Batch,
     SendWindow,
 )
-from ureplicator_worker.copier.raw.net.buffers import Lease
-from ureplicator_worker.copier.raw.net.fetch_api import Fetched
-from ureplicator_worker.copier.raw.partition import FetchSide, StoredWindow
+from ureplicator_worker.wire.fetch_api import Fetched
 
 logger = logging.getLogger(__name__)
 

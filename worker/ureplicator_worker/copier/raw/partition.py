@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.copier.raw.batches.send_window import SendWindow
-from ureplicator_worker.copier.raw.net.buffers import Lease
-from ureplicator_worker.copier.raw.net.connections import (
+from ureplicator_worker.copier.net.buffers import Lease
+from ureplicator_worker.copier.net.connections import (
     BACKLOG_BYTES,
     BACKLOG_KEPT_S,
     NO_VIA,
     Traffic,
     Via,
 )
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
+from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.wire.topic_keys import TopicKeys
 
 TopicPartition = tuple[str, int]
 

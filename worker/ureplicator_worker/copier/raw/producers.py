@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ureplicator_worker.copier.raw.batches.send_window import SendWindow
+from ureplicator_worker.copier.raw.send_window import SendWindow
 
 
 class Producers:

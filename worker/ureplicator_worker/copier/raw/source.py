@@ -23,15 +23,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name, refusal
+from ureplicator_worker.batches.header import CorruptBatch
 from ureplicator_worker.copier.lane import GapFound
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
-from ureplicator_worker.copier.raw.broker_fetches import Requested
-from ureplicator_worker.copier.raw.byte_limits import RouteLimits
-from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule, live_wait_ms
-from ureplicator_worker.copier.raw.ingest import ingest
-from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
-from ureplicator_worker.copier.raw.net.connections import (
+from ureplicator_worker.copier.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
+from ureplicator_worker.copier.net.connections import (
     BACKLOG_BYTES,
     BACKLOG_KEPT_S,
     NO_VIA,
@@ -39,7 +35,13 @@ from ureplicator_worker.copier.raw.net.connections import (
     Traffic,
     Via,
 )
-from ureplicator_worker.copier.raw.net.fetch_api import (
+from ureplicator_worker.copier.net.metadata import ClusterMetadata
+from ureplicator_worker.copier.raw.broker_fetches import Requested
+from ureplicator_worker.copier.raw.byte_limits import RouteLimits
+from ureplicator_worker.copier.raw.fetch_schedule import FetchSchedule, live_wait_ms
+from ureplicator_worker.copier.raw.ingest import ingest
+from ureplicator_worker.copier.raw.partition import NEVER_S, FetchSide
+from ureplicator_worker.wire.fetch_api import (
     API_KEY,
     NAMES,
     Fetched,
@@ -47,9 +49,7 @@ from ureplicator_worker.copier.raw.net.fetch_api import (
     parse,
     version_for,
 )
-from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
-from ureplicator_worker.copier.raw.partition import NEVER_S, FetchSide
+from ureplicator_worker.wire.topic_keys import TopicKey
 
 BACKLOG_WAIT_MS = 10
 """Partitions come and go here, and few stay long without data."""

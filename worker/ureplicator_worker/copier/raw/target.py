@@ -27,20 +27,23 @@ from ureplicator_common.kafka.errors import (
     error_name,
     refusal,
 )
+from ureplicator_worker.batches.header import CorruptBatch, is_intact
+from ureplicator_worker.batches.merging import FAR_MERGED_BYTES
+from ureplicator_worker.batches.rebuild import split
 from ureplicator_worker.copier.lane import RecordSkipped
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch, is_intact
-from ureplicator_worker.copier.raw.batches.merging import FAR_MERGED_BYTES
-from ureplicator_worker.copier.raw.batches.rebuild import split
-from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch
+from ureplicator_worker.copier.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
+from ureplicator_worker.copier.net.connections import Connections, Traffic, Via, available
+from ureplicator_worker.copier.net.line_rate import MIN_BYTES
+from ureplicator_worker.copier.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.counting import copied, count
 from ureplicator_worker.copier.raw.ingest import batch_of
-from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
-from ureplicator_worker.copier.raw.net.connections import Connections, Traffic, Via, available
-from ureplicator_worker.copier.raw.net.line_rate import MIN_BYTES
-from ureplicator_worker.copier.raw.net.metadata import ClusterMetadata
-from ureplicator_worker.copier.raw.net.produce_api import (
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.producers import Producers
+from ureplicator_worker.copier.raw.send_window import NEVER_MS, Batch
+from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading
+from ureplicator_worker.wire.produce_api import (
     API_KEY,
     ASIDE_TIMEOUT_MS,
     BROKER_TIMEOUT_MS,
@@ -51,10 +54,7 @@ from ureplicator_worker.copier.raw.net.produce_api import (
     request,
     version_for,
 )
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKey
-from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
-from ureplicator_worker.copier.raw.producers import Producers
-from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading
+from ureplicator_worker.wire.topic_keys import TopicKey
 
 MAX_IN_FLIGHT_REQUESTS = 5
 REQUEST_BYTES = 4 << 20

@@ -28,8 +28,8 @@ from typing import NamedTuple
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_worker.copier.position_values import AcknowledgedEnd
-from ureplicator_worker.copier.raw.batches.send_window import SendWindow, acknowledged_end
 from ureplicator_worker.copier.raw.partition import Copied, SendSide, TopicPartition
+from ureplicator_worker.copier.raw.send_window import SendWindow, acknowledged_end
 
 SET_ASIDE_S = (10.0, 30.0, 100.0, 300.0)
 """Each return may hold up the slot for `exactly_once.SETTLE_S`: half of the time, soon a thirtieth."""

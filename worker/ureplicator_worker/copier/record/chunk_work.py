@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ureplicator_worker.copier.raw.batches.header import CorruptBatch
+from ureplicator_worker.batches.header import CorruptBatch
 from ureplicator_worker.copier.record.decoding import StoredRecords
 from ureplicator_worker.copier.record.encoding import (
     BadOutput,

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ureplicator_worker.copier.raw.batches.codecs import decompress
-from ureplicator_worker.copier.raw.batches.header import (
+from ureplicator_worker.batches.codecs import decompress
+from ureplicator_worker.batches.header import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     CorruptBatch,
     Header,
     Kind,
 )
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.rebuild import MAX_DECODED_BYTES, rebuild
-from ureplicator_worker.copier.raw.batches.records import read_zigzag
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.batches.rebuild import MAX_DECODED_BYTES, rebuild
+from ureplicator_worker.batches.records import read_zigzag
 from ureplicator_worker.handlers import Header as RecordHeader
 from ureplicator_worker.handlers import Record
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ureplicator_worker.copier.raw.batches.header import SEQUENCE_MODULUS, Header
-from ureplicator_worker.copier.raw.batches.offsets import Run, SourceOffsets
-from ureplicator_worker.copier.raw.batches.records import Built, Records, zigzag
+from ureplicator_worker.batches.header import SEQUENCE_MODULUS, Header
+from ureplicator_worker.batches.offsets import Run, SourceOffsets
+from ureplicator_worker.batches.records import Built, Records, zigzag
 from ureplicator_worker.copier.record.decoding import NAME_ENCODING, StoredRecords
 from ureplicator_worker.handlers import Output, Record
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ureplicator_common.model import HandlerSettings, Transform
-from ureplicator_worker.copier.raw.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.raw.batches.send_window import Batch
-from ureplicator_worker.copier.raw.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.net.connections import Connections
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.copier.handler_counters import HandlerCounters
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.net.connections import Connections
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.copier.raw.target import Target
-from ureplicator_worker.copier.record.counters import HandlerCounters
 from ureplicator_worker.copier.record.frames import Head
 from ureplicator_worker.copier.record.partition import LanePartition, RecordPartition
 from ureplicator_worker.copier.record.process import HandlerProcess

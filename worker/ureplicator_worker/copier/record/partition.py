@@ -11,7 +11,6 @@ from typing import Any
 
 from ureplicator_common.model import HandlerSettings, Partition, RouteSettings, Transform
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKeys
 from ureplicator_worker.copier.raw.partition import (
     FetchSide,
     RawPartition,
@@ -24,6 +23,7 @@ from ureplicator_worker.copier.record.window import (
     RecordWindow,
 )
 from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.wire.topic_keys import TopicKeys
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from ureplicator_worker.copier.raw.batches.send_window import NEVER_MS, Batch, SendWindow
-from ureplicator_worker.copier.raw.net.buffers import Lease
+from ureplicator_worker.copier.net.buffers import Lease
+from ureplicator_worker.copier.raw.send_window import NEVER_MS, Batch, SendWindow
 
 CHUNK_BYTES = 256 << 10
 """Of stored batches for a handler; a larger one is a chunk alone."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from ureplicator_common.config.live.changes import LIVE_SETTINGS
+from ureplicator_common.config.live_changes import LIVE_SETTINGS
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import SyncKind, SyncReport

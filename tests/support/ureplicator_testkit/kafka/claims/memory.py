@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ureplicator_common.clock import Clock, ManualClock
+from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka.claims.records import Claim, Claims, encode_key, encode_value
+from ureplicator_common.kafka.claim_records import Claim, Claims, encode_key, encode_value
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
+from ureplicator_testkit.control.manual_clock import ManualClock
 
 Record = tuple[bytes, bytes | None]
 

@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.claims.records import (
+from ureplicator_common.kafka.claim_records import (
     Claim,
     Claims,
     ClaimsUnreadable,
@@ -19,6 +18,7 @@ from ureplicator_common.kafka.claims.records import (
 )
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.engines.claims.between_fleets import ClaimRefused, FleetClaims
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic, claims_of
 
 FORTH, BACK = Route("a", "b"), Route("b", "a")

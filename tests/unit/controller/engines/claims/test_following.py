@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.claims.records import Claim
+from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import Route, SessionId, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, decode_sync
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.claims.following import UNUSED_S
+from ureplicator_controller.engines.following.claims import UNUSED_S
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin

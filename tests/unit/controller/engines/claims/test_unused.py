@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create, Delete, Operation, Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, encode_claim, encode_intent
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
@@ -21,6 +20,7 @@ from ureplicator_controller.engines.claims.unused import (
 )
 from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 PATHS = Paths("f")
 ROUTE, OTHER_ROUTE = Route("a", "b"), Route("c", "b")

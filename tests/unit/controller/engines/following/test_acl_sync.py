@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import RouteAcls, TopicIntent
 from ureplicator_common.coordination import Set
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
@@ -22,6 +20,8 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.follower import MAX_AGE_S, FollowState
 from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin

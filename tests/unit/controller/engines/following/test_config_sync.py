@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import ConfigSyncSettings, RouteConfig
 from ureplicator_common.contents import TopicIntent
-from ureplicator_common.coordination.memory import MemoryCoordination, MemoryStore
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.decoding import Stored
@@ -26,6 +24,8 @@ from ureplicator_controller.engines.following.opening import (
     open_followers,
 )
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.manual_clock import ManualClock
+from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin

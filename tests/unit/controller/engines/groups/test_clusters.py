@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.clock import ManualClock
 from ureplicator_common.config.route import GroupPatterns, GroupSyncSettings, RouteConfig
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_reports import MemoryReports
 
 NOWHERE = "127.0.0.1:1"

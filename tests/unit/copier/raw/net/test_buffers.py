@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease, RouteShares
+from ureplicator_worker.copier.net.buffers import BufferPool, Lease, RouteShares
 
 LIMIT = 1 << 20
 

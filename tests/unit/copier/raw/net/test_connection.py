@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import (
+from ureplicator_worker.copier.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.net.connection import (
     HEAD_BYTES,
     BrokerConnection,
     ConnectionClosed,
 )
-from ureplicator_worker.copier.raw.net.round_trip import FAR_S, FEW_BYTES, RoundTrip
-from ureplicator_worker.copier.raw.net.varint import MalformedResponse
+from ureplicator_worker.copier.net.round_trip import FAR_S, FEW_BYTES, RoundTrip
+from ureplicator_worker.wire.varint import MalformedResponse
 
 
 class CountingSocket(socket.socket):

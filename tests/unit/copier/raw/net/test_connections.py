@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ureplicator_common.kafka.client import Broker, ClusterView, Leader
-from ureplicator_worker.copier.raw.net.connections import newest_leaders
+from ureplicator_worker.copier.net.connections import newest_leaders
 
 KEY = ("t", 0)
 

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from ureplicator_common.kafka.client import Broker, Leader
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.net.fetch_api import (
+from ureplicator_worker.wire.fetch_api import (
     IDS,
     LEADERS,
     NAMES,
@@ -20,7 +20,7 @@ from ureplicator_worker.copier.raw.net.fetch_api import (
     parse,
     version_for,
 )
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, by_id, by_name
+from ureplicator_worker.wire.topic_keys import TopicKey, by_id, by_name
 
 FETCH: Any = FetchResponse
 ROWS = FetchResponse.FetchableTopicResponse.PartitionData

@@ -11,8 +11,8 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceResponse
 
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.net import fetch_api, produce_api, varint
-from ureplicator_worker.copier.raw.net.varint import MalformedResponse
+from ureplicator_worker.wire import fetch_api, produce_api, varint
+from ureplicator_worker.wire.varint import MalformedResponse
 
 PRODUCE: Any = ProduceResponse
 FETCH: Any = FetchResponse

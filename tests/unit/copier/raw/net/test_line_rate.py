@@ -2,7 +2,7 @@
 
 import pytest
 
-from ureplicator_worker.copier.raw.net.line_rate import (
+from ureplicator_worker.copier.net.line_rate import (
     BUSY_S,
     FIRST_BYTES,
     MIN_BYTES,

@@ -13,8 +13,8 @@ import pytest
 from ureplicator_common.kafka.security.login import AUTHENTICATE, HANDSHAKE, Login, LoginRun
 from ureplicator_common.kafka.security.mechanisms import PlainExchange
 from ureplicator_common.kafka.sockets import receive_exactly
-from ureplicator_worker.copier.raw.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.raw.net.connection import BrokerConnection, ConnectionClosed
+from ureplicator_worker.copier.net.buffers import BufferPool, Lease
+from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 
 OURS = 1
 LIFE_S = 100.0

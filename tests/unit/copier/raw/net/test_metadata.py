@@ -14,8 +14,8 @@ from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import Broker, ClusterView, Leader
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
-from ureplicator_worker.copier.raw.net import metadata as metadata_module
-from ureplicator_worker.copier.raw.net.metadata import (
+from ureplicator_worker.copier.net import metadata as metadata_module
+from ureplicator_worker.copier.net.metadata import (
     CONNECTS_AT_ONCE,
     MIN_REFRESH_INTERVAL_S,
     REFRESH_EVERY_S,

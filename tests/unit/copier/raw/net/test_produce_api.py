@@ -10,7 +10,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from ureplicator_common.kafka.client import Broker, Leader
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.net.produce_api import (
+from ureplicator_worker.wire.produce_api import (
     BROKER_TIMEOUT_MS,
     IDS,
     LEADERS,
@@ -20,7 +20,7 @@ from ureplicator_worker.copier.raw.net.produce_api import (
     request,
     version_for,
 )
-from ureplicator_worker.copier.raw.net.topic_keys import TopicKey, by_id, by_name
+from ureplicator_worker.wire.topic_keys import TopicKey, by_id, by_name
 
 PRODUCE: Any = ProduceResponse
 TOPICS = st.text("abc.-_9", min_size=1, max_size=130)

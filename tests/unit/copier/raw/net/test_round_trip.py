@@ -2,7 +2,7 @@
 
 import pytest
 
-from ureplicator_worker.copier.raw.net.round_trip import FAR_S, FEW_BYTES, KEPT, RoundTrip
+from ureplicator_worker.copier.net.round_trip import FAR_S, FEW_BYTES, KEPT, RoundTrip
 
 NEAR_S = FAR_S / 3
 

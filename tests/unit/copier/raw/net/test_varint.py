@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32  # type: ignore[import-untyped]
 
-from ureplicator_worker.copier.raw.net import varint
+from ureplicator_worker.wire import varint
 
 
 @given(st.integers(0, 2**31 - 1), st.binary(max_size=3))

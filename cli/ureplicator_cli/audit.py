@@ -1,0 +1,346 @@
+"""`ureplicator audit`: compare a topic with its copy, record by record.
+
+It reads both clusters itself, so it needs the configuration, ZooKeeper and Java, and no controller.
+
+    exit code 0  equal
+    exit code 1  records differ
+    exit code 2  not verified: could not be compared, or not to the end
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ureplicator_cli.options import Rate, config_options
+from ureplicator_cli.output import print_json, print_table, warn
+from ureplicator_common.clock import SystemClock
+from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.config.settings import Settings, load_settings
+from ureplicator_common.errors import ConfigurationError, OperatingError
+from ureplicator_common.model import Route
+
+if TYPE_CHECKING:
+    from ureplicator_worker.audit.offset_map import Mapped
+    from ureplicator_worker.audit.prepare import Bound
+    from ureplicator_worker.audit.repair import Repaired
+    from ureplicator_worker.audit.result import AuditRequest, AuditResult
+    from ureplicator_worker.auditor.command import Command, Done
+    from ureplicator_worker.auditor.recording import CopiedAs
+
+EQUAL, DIFFERENT, COULD_NOT = 0, 1, 2
+SHOWN = 20
+
+
+@click.command()
+@config_options
+@click.option("--topic", required=True, help="Topic of the source.")
+@click.option("--route", "route_name", default="", help="SOURCE.TARGET; needless with one route.")
+@click.option("--partition", "numbers", type=int, multiple=True, help="Only this one. Repeatable.")
+@click.option(
+    "--from",
+    "first",
+    default="",
+    help="Begin, inclusive: source offset, or time (2026-01-31T12:00Z).",
+)
+@click.option("--to", "end", default="", help="End, exclusive: the same; at most the position.")
+@click.option("--result", "folder", type=click.Path(path_type=Path), help="Folder of the result.")
+@click.option("--resume", is_flag=True, help="Go on from the result in --result.")
+@click.option("--rate", type=Rate(), default=0, help="Bytes per second of each side: 20M.")
+@click.option("--repair", is_flag=True, help="Copy missing records again where no order is broken.")
+@click.option(
+    "--offset-map",
+    "offset_map",
+    is_flag=True,
+    help="Add what was copied before the route's offset map to it.",
+)
+@click.option("--max-findings", type=click.IntRange(0), default=10_000, show_default=True)
+@click.option(
+    "--master", default="local[*]", show_default=True, help="local[N]: N partitions at a time."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def audit(
+    config: Path,
+    topic: str,
+    route_name: str,
+    numbers: tuple[int, ...],
+    first: str,
+    end: str,
+    folder: Path | None,
+    resume: bool,
+    rate: int,
+    repair: bool,
+    offset_map: bool,
+    max_findings: int,
+    master: str,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Compare a topic with its copy, record by record.
+
+    Reads both clusters with other code than the workers, up to the committed position, and names each
+    missing, repeated, altered, reordered or foreign record. CONFIG is the file of the fleet, and the
+    settings of the route are read in ZooKeeper; no controller is needed. Exit code 0: equal,
+    1: different, 2: could not be compared.
+    """
+    if not topic:
+        raise click.UsageError("--topic is empty: name a topic of the source")
+    if resume and folder is None:
+        raise click.UsageError("--resume needs --result")
+    if resume and first:
+        raise click.UsageError("--resume goes on where the result ends: leave --from out")
+    if resume and offset_map:
+        raise click.UsageError("--offset-map needs all records: leave --resume out")
+    settings = _settings(config, overrides)
+    route = _route(settings, route_name)
+    bounds = _bound(first, "--from"), _bound(end, "--to")
+    copied = _copied_as(settings, route, topic)
+    if offset_map and not copied.settings.offset_map:
+        _fail(f"--offset-map: the route {route.route} has no map: set offset_map: true for it")
+    from ureplicator_worker.audit.prepare import Wanted
+    from ureplicator_worker.audit.result import AuditOptions
+    from ureplicator_worker.auditor.command import Command
+
+    wanted = Wanted(
+        fleet=settings.fleet,
+        route=route.route,
+        topic=topic,
+        settings=copied.settings,
+        target_topic=copied.target_topic,
+        numbers=numbers,
+        first=bounds[0],
+        end=bounds[1],
+    )
+    options = AuditOptions(rate_bytes_per_s=rate, max_findings=max_findings, segments=offset_map)
+    command = Command(
+        wanted,
+        options,
+        folder,
+        resume=resume,
+        repair=repair,
+        offset_map=offset_map,
+        spark={"spark.master": master},
+    )
+    done = _execute(settings, command, quiet=as_json)
+    _print(done, folder, as_json)
+    result = done.result
+    if result.reason:
+        warn(f"{topic}: {result.state}: {result.reason}")
+    raise SystemExit(_exit_code(result))
+
+
+def _settings(config: Path, overrides: tuple[str, ...]) -> Settings:
+    try:
+        return load_settings(config, environ=os.environ, overrides=overrides)
+    except ConfigurationError as error:
+        _fail(str(error))
+
+
+def _route(settings: Settings, name: str) -> RouteConfig:
+    names = [str(each.route) for each in settings.routes]
+    if not name and len(names) == 1:
+        return settings.routes[0]
+    try:
+        return settings.routes[names.index(str(Route.parse(name)))]
+    except ValueError:
+        have = f"the configuration has {', '.join(names)}"
+        _fail(
+            f"--route: there is no route {name}: {have}" if name else f"--route is needed: {have}"
+        )
+
+
+def _copied_as(settings: Settings, route: RouteConfig, topic: str) -> CopiedAs:
+    """Operators may have changed the settings of the route since the file was written."""
+    from ureplicator_worker.auditor.recording import copied_as
+
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the message below is enough
+    try:
+        return copied_as(settings, route, topic)
+    except OperatingError as error:
+        _fail(f"the settings of route {route.route} cannot be read in ZooKeeper: {error}")
+
+
+def _bound(text: str, option: str) -> Bound | None:
+    from ureplicator_worker.audit.prepare import Bound
+
+    if not text:
+        return None
+    if text.isdecimal():
+        return Bound(offset=int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"{option}: {text!r} is neither an offset nor a time") from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return Bound(timestamp_ms=max(0, round(aware.timestamp() * 1_000)))
+
+
+def _execute(settings: Settings, command: Command, *, quiet: bool) -> Done:
+    from ureplicator_worker.auditor.command import execute
+
+    began_ms = SystemClock().wall_ms()
+    try:
+        with _bar(command.wanted.topic, quiet) as advance:
+            done = execute(settings, command, on_progress=advance)
+        _record(settings, _of(done.result, command.wanted.numbers), command.folder, began_ms)
+        return done
+    except OperatingError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        more = "; go on with --resume" if command.folder is not None else ""
+        _fail(f"interrupted{more}")
+
+
+def _of(result: AuditResult, numbers: Collection[int]) -> AuditResult:
+    """The partitions that were wanted now: a result that was resumed holds others, of an earlier time."""
+    if not numbers:
+        return result
+    return replace(
+        result,
+        partitions=tuple(each for each in result.partitions if each.partition in numbers),
+        findings=tuple(each for each in result.findings if each.partition in numbers),
+    )
+
+
+def _record(settings: Settings, result: AuditResult, folder: Path | None, began_ms: int) -> None:
+    """Keep what was verified in ZooKeeper, for `ureplicator audits`; a warning if that cannot be."""
+    from ureplicator_worker.auditor.recording import record
+
+    report = str(folder.resolve()) if folder is not None else ""
+    try:
+        record(settings, result, began_ms=began_ms, report=report)
+    except OperatingError as error:
+        warn(f"the result is not recorded in ZooKeeper: {error}")
+
+
+@contextmanager
+def _bar(topic: str, quiet: bool) -> Iterator[Any]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    from ureplicator_worker.audit.progress import progress as offsets_done
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("offsets, {task.fields[found]:,} findings"),
+        TimeRemainingColumn(),
+    )
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, disable=hidden) as progress:
+        task = progress.add_task(topic, total=None, found=0)
+
+        def advance(request: AuditRequest, result: AuditResult, passed: int) -> None:
+            done, total = offsets_done(request, result, passed)
+            found = result.total("differences") + result.total("repeated")
+            progress.update(task, total=total, completed=done, found=found)
+
+        yield advance
+
+
+def _print(done: Done, folder: Path | None, as_json: bool) -> None:
+    result = done.result
+    if as_json:
+        print_json(
+            {
+                **result.to_json(),
+                "repaired": [_shown_repair(each) for each in done.repaired],
+                "offsetMap": [_shown_map(each) for each in done.mapped],
+            }
+        )
+        return
+    heads = ("partition", "verified", "equal", "missing", "repeated", "altered", "reordered")
+    rows = [
+        (
+            each.partition,
+            f"{each.verified_from} to {each.verified_to}" if each.verified_to >= 0 else "nothing",
+            *(f"{getattr(each, name):,}" for name in ("compared", *heads[3:])),
+            f"{each.foreign:,}",
+            "; ".join(each.notes),
+        )
+        for each in result.partitions
+    ]
+    title = f"{result.topic} on {result.route} -> {result.target_topic}: {result.state}"
+    print_table(title, (*heads, "foreign", "notes"), rows)
+    _print_findings(result)
+    for each in done.repaired:
+        _print_repaired(each)
+    for mapped in done.mapped:
+        click.echo(f"partition {mapped.partition}: offset map: {_map_text(mapped)}")
+    for line in (*result.notes, *(f"next: {step}" for step in result.next_steps)):
+        click.echo(line)
+    if folder is not None:
+        click.echo(f"result: {folder}")
+
+
+def _print_findings(result: AuditResult) -> None:
+    if result.findings:
+        heads = ("partition", "what", "source offset", "target offset", "detail")
+        rows: list[tuple[Any, ...]] = [
+            (
+                each.partition,
+                each.kind.value,
+                *("" if n < 0 else n for n in (each.source_offset, each.target_offset)),
+                each.detail,
+            )
+            for each in result.findings[:SHOWN]
+        ]
+        more = len(result.findings) - SHOWN
+        print_table(f"findings{f', {more:,} more are in the result' * (more > 0)}", heads, rows)
+
+
+def _print_repaired(each: Repaired) -> None:
+    click.echo(f"partition {each.partition}: {len(each.copied):,} missing records copied again")
+    reasons: dict[str, int] = {}
+    for why in each.refused.values():
+        reason = why.partition(", at offset")[0]
+        reasons[reason] = reasons.get(reason, 0) + 1
+    for reason, count in reasons.items():
+        click.echo(f"partition {each.partition}: {count:,} not copied: {reason}")
+
+
+def _shown_repair(each: Repaired) -> dict[str, Any]:
+    return {
+        "partition": each.partition,
+        "copied": list(each.copied),
+        "refused": {str(offset): why for offset, why in each.refused.items()},
+    }
+
+
+def _shown_map(each: Mapped) -> dict[str, Any]:
+    return {
+        "partition": each.partition,
+        "segments": len(each.segments),
+        "from": each.first if each.segments else None,
+        "to": each.end if each.segments else None,
+        "reason": each.reason,
+    }
+
+
+def _map_text(each: Mapped) -> str:
+    if not each.segments:
+        return f"nothing added: {each.reason}"
+    count = len(each.segments)
+    return f"source offsets {each.first} to {each.end} added, {count:,} segment{'s' * (count > 1)}"
+
+
+def _exit_code(result: AuditResult) -> int:
+    from ureplicator_worker.audit.result import AuditState
+
+    codes = {AuditState.EQUAL: EQUAL, AuditState.DIFFERENT: DIFFERENT}
+    return codes.get(result.state, COULD_NOT)
+
+
+def _fail(message: str) -> NoReturn:
+    warn(message)
+    raise SystemExit(COULD_NOT)

@@ -1,1 +1,0 @@
-"""Commands about moves of partitions: when they happen, and how far they are."""

@@ -1,1 +1,0 @@
-"""Audits in REST: states of topics, requests for an audit, metrics."""

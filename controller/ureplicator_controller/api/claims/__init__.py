@@ -1,1 +1,0 @@
-"""`/claims`: claims of fleets on the topics of target clusters."""

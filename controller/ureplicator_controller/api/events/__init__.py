@@ -1,1 +1,0 @@
-"""`/events`: server-sent events that tell pages when to read again."""

@@ -1,1 +1,0 @@
-"""Workers, live and known: what they hold, and draining them."""

@@ -1,1 +1,0 @@
-"""`/overview`: the whole fleet in one response, for the dashboard."""

@@ -1,1 +1,0 @@
-"""Restoration of topics: one, or many in one request."""

@@ -1,1 +1,0 @@
-"""Tasks: what operators requested and how far it is."""

@@ -1,1 +1,0 @@
-"""Byte limits: division among the slots of the fleet."""

@@ -1,0 +1,1 @@
+"""Record batches as brokers store them: read, checked, rewritten, rebuilt."""

@@ -1,0 +1,1 @@
+"""The lane of a route: whole batches and records through user code, over the same connections."""

@@ -1,0 +1,315 @@
+"""Raw lane: record batches as they are, from Fetch responses into Produce requests.
+
+    metadata threads --> Connections --> Source --> FetchSide | SendWindow | SendSide --> Target
+
+Batches are neither decoded nor compressed again, except where they must be (`batches.header`). The lane
+wires both ends together. Topics with a handler are its own, too: between the same source and target their
+records go through the user's code (`copier.record`), in place of the SendWindow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_worker.copier.handler_counters import HandlerCounters
+from ureplicator_worker.copier.lane import (
+    GapFound,
+    LaneEvent,
+    LaneStatus,
+    PartitionFailed,
+    ProducerNeeded,
+    Progress,
+)
+from ureplicator_worker.copier.lanes.relief import relieve
+from ureplicator_worker.copier.lanes.topics import Topics
+from ureplicator_worker.copier.lanes.transactions import RawTransactions
+from ureplicator_worker.copier.latency import Latencies
+from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.net.connections import Connections
+from ureplicator_worker.copier.net.metadata import ClusterMetadata, MetadataEvent
+from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.raw.byte_limits import RouteLimits, unlimited
+from ureplicator_worker.copier.raw.partition import FetchSide, SendSide
+from ureplicator_worker.copier.raw.producers import Producers
+from ureplicator_worker.copier.raw.source import Source
+from ureplicator_worker.copier.raw.target import Target
+from ureplicator_worker.copier.raw.transaction import unsettled
+from ureplicator_worker.copier.record.handlers import Handlers, StartProcess
+from ureplicator_worker.copier.record.partition import (
+    LanePartition,
+    RecordPartition,
+    begin,
+    change_settings,
+)
+from ureplicator_worker.copier.record.process import HandlerProcess
+from ureplicator_worker.lifeline.measures import Segment
+from ureplicator_worker.lifeline.messages import Grant
+
+CHECK_EVERY_S = 0.5
+"""Silent connections and stalled partitions are not worth a scan at every turn."""
+
+
+class RawLane:
+    """See `copier.lane.Lane`. The mailboxes hold what the threads of the metadata post."""
+
+    def __init__(
+        self,
+        *,
+        source: ClusterMetadata,
+        source_events: Mailbox[MetadataEvent],
+        target: ClusterMetadata,
+        target_events: Mailbox[MetadataEvent],
+        pool: BufferPool,
+        limits: RouteLimits | None = None,
+        transactional_id: str = "",
+        start_handler: StartProcess = HandlerProcess,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.latency = Latencies()
+        self.handled = HandlerCounters()
+        self._partitions: dict[Partition, LanePartition] = {}
+        self._events: deque[LaneEvent] = deque()
+        self._producers = Producers(lambda: self._events.append(ProducerNeeded()))
+        self._target = Target(
+            target,
+            pool=pool,
+            producers=self._producers,
+            latency=self.latency,
+            failed=lambda send, reason, temporary: self._stop(
+                self._partitions[send.partition], reason, temporary, discard=True
+            ),
+            lost=self._target_lost,
+            skipped=self._events.append,
+            transaction_failed=lambda reason: self.transactions.fail(reason),
+            wall_s=wall_s,
+        )
+        self._source = Source(
+            source,
+            pool=pool,
+            limits=limits or unlimited(),
+            failed=lambda fetch, reason: self._stop(self._partitions[fetch.partition], reason),
+            gap=self._events.append,
+            filled=self._filled,
+            target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
+        )
+        self.transactions = RawTransactions(
+            transactional_id,
+            partitions=self._partitions,
+            source=self._source,
+            target=self._target,
+            events=self._events,
+            latency=self.latency,
+        )
+        self._metadata = (source, target)
+        self._connections = self._source.connections, self._target.connections
+        self._mail = tuple(zip((source_events, target_events), self._connections, strict=True))
+        self._handlers = Handlers(
+            target=self._target,
+            pool=pool,
+            failed=lambda raw, reason, local: self._stop(raw, reason, local=local),
+            topics_changed=lambda: self._topics.change(),
+            start=start_handler,
+            counters=self.handled,
+        )
+        self._topics = Topics(
+            self._partitions,
+            source=self._source,
+            target=self._target,
+            more_targets=lambda: self._handlers.topics,
+            stop=self._stop,
+        )
+        self._now_s = self._check_at_s = 0.0
+
+    def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
+        raw = self._partitions[partition] = begin(partition, grant, beginning)
+        self._topics.change()
+        self._target.need_producer(raw.send)
+        if isinstance(raw, RecordPartition):
+            self._handlers.add(raw)
+        self._source.add(raw.fetch)
+
+    def _filled(self, fetch: FetchSide) -> None:
+        raw = self._partitions[fetch.partition]
+        if isinstance(raw, RecordPartition):
+            self._handlers.activate(raw)
+        else:
+            self._target.activate(raw.send)
+
+    def suspend(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        self._source.suspend(raw.fetch, suspended=True)
+        for send in raw.sends:
+            self._target.suspend(send, suspended=True)
+
+    def resume(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        self._source.suspend(raw.fetch, suspended=False)
+        for send in raw.sends:
+            self._target.suspend(send, suspended=False)
+
+    def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
+        change_settings(self._partitions[partition], settings)
+
+    def seek(self, partition: Partition, offset: int) -> bool:
+        raw = self._partitions[partition]
+        if self.transactions.used and raw.fetch.may_rewind:
+            return False
+        for send in raw.sends:
+            send.window.missing = 0
+        self._source.seek(raw.fetch, offset)
+        return True
+
+    def finish(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        self._source.finish(raw.fetch)
+        raw.finish()
+
+    def drop(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        self._source.finish(raw.fetch)
+        for send in raw.sends:
+            self._target.drop(send)
+        raw.window.discard()
+        self._handlers.remove(raw)
+        del self._partitions[partition]
+        self._topics.change()
+
+    def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]:
+        progress: dict[Partition, Progress] = {}
+        for partition in partitions:
+            raw = self._partitions[partition]
+            window, own = raw.window, raw.send.window
+            progress[partition] = Progress(
+                window.position,
+                window.leader_epoch,
+                window.empty,
+                target_end=own.target_end + own.missing,
+                markers=self.transactions.markers(raw.send),
+            )
+        return progress
+
+    def producer(self, id: int, epoch: int) -> None:
+        self._producers.ready(id, epoch)
+        for raw in self._partitions.values():
+            for send in raw.sends:
+                if send.needs_producer and send.window.in_flight == 0:
+                    self._target.need_producer(send)
+
+    def take_events(self) -> Iterator[LaneEvent]:
+        while self._events:
+            yield self._events.popleft()
+
+    def status(self, partition: Partition) -> LaneStatus:
+        raw = self._partitions[partition]
+        error = error_of(raw, self._source.connections, self._target.connections, now_s=self._now_s)
+        return LaneStatus(
+            error=error,
+            fetching=raw.fetch.fetching,
+            position=raw.window.position,
+            records=sum(send.copied.records for send in raw.sends),
+            bytes=sum(send.copied.bytes for send in raw.sends),
+            lag=raw.fetch.lag,
+            skipped=sum(send.copied.skipped for send in raw.sends),
+            gaps=raw.fetch.gaps,
+            gap_offsets=raw.fetch.gap_offsets,
+        )
+
+    def segments(self, partition: Partition) -> tuple[Segment, ...]:
+        return self._partitions[partition].send.window.offsets.segments()
+
+    def map_segments(self, partition: Partition, *, since: int) -> tuple[MapSegment, ...]:
+        return self._partitions[partition].send.window.offsets.segments_from(since)
+
+    def sockets(self) -> tuple[Connections, Connections, Handlers]:
+        return (*self._connections, self._handlers)
+
+    def work(self, now_s: float) -> None:
+        """Batches that are there are sent before others are requested."""
+        self._now_s = now_s
+        self._topics.cover()
+        for mailbox, connections in self._mail:
+            for event in mailbox.take():
+                if connections.on_metadata(event, now_s):
+                    self._topics.check()
+        self._target.work(now_s)
+        self._handlers.work(now_s)
+        self._source.work(now_s)
+        self.transactions.request_joining()
+        if now_s >= self._check_at_s:
+            self._check_at_s = now_s + CHECK_EVERY_S
+            for connections in self._connections:
+                connections.drop_silent(now_s)
+            if self._source.out_of_room:
+                relieve(self._partitions, source=self._source, target=self._target, now_s=now_s)
+
+    def _stop(
+        self,
+        raw: LanePartition,
+        reason: str,
+        temporary: bool = False,
+        discard: bool = False,
+        local: bool = False,
+    ) -> None:
+        """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
+        or send it. A partition that is finished already just has less to send."""
+        if discard and self.transactions.used and any(unsettled(send.window) for send in raw.sends):
+            self.transactions.fail(f"{raw.partition} was given up: {reason}")
+        if not raw.fetch.finished:
+            self._source.finish(raw.fetch)
+            raw.finish()
+            self._events.append(PartitionFailed(raw.partition, reason, temporary, local))
+        if discard:
+            raw.window.discard()
+
+    def _target_lost(self, send: SendSide, reason: str) -> None:
+        """Hold the partition until the policy for gaps has decided (`seek` or `finish`).
+
+        In a transaction what was acknowledged is not committed yet: the next start finds the loss.
+        """
+        raw = self._partitions[send.partition]
+        if self.transactions.used:
+            self.transactions.fail(f"{raw.partition}: {reason}")
+            self._stop(raw, reason, temporary=True, discard=True)
+            return
+        self._source.hold(raw.fetch)
+        raw.window.discard()
+        for each in raw.sends:
+            self._target.need_producer(each)
+        position = raw.window.position
+        self._events.append(GapFound(raw.partition, reason, position, next_offset=position))
+
+    def close(self) -> None:
+        self._handlers.close()
+        for connections in self._connections:
+            connections.close()
+        for metadata in self._metadata:
+            metadata.close()
+        for raw in self._partitions.values():
+            raw.window.discard()
+
+
+def error_of(raw: LanePartition, source: Connections, target: Connections, *, now_s: float) -> str:
+    """Error of a partition, with the end that it concerns; "" if none is known.
+
+    With nothing to send a connection to the target proves nothing: brokers close idle ones, and no
+    response would clear the error. Then the metadata count, which are read every few seconds, unless
+    the leader responds to requests for other partitions.
+    """
+    source_error = source.error(*raw.fetch.topic_partition) or raw.fetch.error
+    if source_error:
+        return f"source: {source_error}"
+    if raw.window.empty:
+        leader = target.leader(*raw.send.topic_partition).node_id
+        target_error = "" if target.health.is_well(leader, now_s) else target.cluster_error
+        return f"target: {target_error}" if target_error else ""
+    errors = (
+        target.error(*send.topic_partition) or send.error
+        for send in raw.sends
+        if not send.window.empty
+    )
+    return next((f"target: {error}" for error in errors if error), "")

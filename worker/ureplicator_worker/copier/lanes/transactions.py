@@ -1,0 +1,172 @@
+"""Transactions of the raw lane: see `copier.lane.Transactions`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from ureplicator_common.kafka.transactions.producers import Producer
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
+from ureplicator_worker.copier.latency import Latencies
+from ureplicator_worker.copier.net.connections import available
+from ureplicator_worker.copier.raw.counting import count_committed
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.send_window import acknowledged_end
+from ureplicator_worker.copier.raw.source import Source
+from ureplicator_worker.copier.raw.target import Target
+from ureplicator_worker.copier.raw.transaction import LaneTransaction, unsettled
+from ureplicator_worker.copier.record.partition import LanePartition
+
+MOVING_S = 5.0
+"""Lines deliver in gusts. A broker that hangs has been silent for longer when the time to settle is over."""
+REFUSED_S = 1.0
+"""Until a partition that the coordinator has refused is tried again: it holds up no other."""
+ASIDE = "set aside from transactions, since it did not settle"
+
+
+class RawTransactions:
+    """`partitions` and `events` are the lane's."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        *,
+        partitions: Mapping[Partition, LanePartition],
+        source: Source,
+        target: Target,
+        events: deque[LaneEvent],
+        latency: Latencies,
+    ) -> None:
+        self._transaction = LaneTransaction(transactional_id)
+        """The same one for ever: it knows the sequences that its last producer has used."""
+        self._partitions = partitions
+        self._source = source
+        self._target = target
+        self._events = events
+        self._latency = latency
+
+    def deliver(self, *, transactional: bool) -> None:
+        assert not self._partitions
+        if transactional is (self._target.transaction is None):
+            self._transaction.end()
+            self._target.transaction = self._transaction if transactional else None
+
+    def begin(self, producer: Producer) -> None:
+        self._open.begin(producer)
+
+    def joined(
+        self,
+        transaction: int,
+        targets: frozenset[TopicPartition],
+        refused: Mapping[TopicPartition, str],
+        now_s: float,
+        *,
+        gone: Mapping[TopicPartition, range],
+    ) -> None:
+        self._open.joined(transaction, targets, refused)
+        if gone and transaction == self._open.number:
+            self._lose(gone)
+        for send in self._target.active if refused else ():
+            if send.topic_partition in refused:
+                send.error = f"takes no part in transactions: {refused[send.topic_partition]}"
+                send.retry_at_s = now_s + REFUSED_S
+
+    def _lose(self, gone: Mapping[TopicPartition, range]) -> None:
+        """Stop what continues behind offsets that the target has no longer."""
+        sends = [send for raw in list(self._partitions.values()) for send in raw.sends]
+        for send in sends:
+            lost = gone.get(send.topic_partition, range(0))
+            end = acknowledged_end(send.window)
+            if lost and end is not None and sum(end) > lost.start:
+                self._target.went_back(send, lost)
+
+    def seal(self) -> None:
+        self._open.sealed = True
+
+    def unseal(self) -> None:
+        self._open.sealed = False
+
+    @property
+    def settled(self) -> bool:
+        return not any(unsettled(send.window) for send in self._target.active)
+
+    def has_backlog(self, now_s: float) -> bool:
+        return any(send.has_backlog(now_s) for send in self._target.active)
+
+    def set_aside(self, now_s: float) -> str:
+        """Discard what does not settle: it is void already, so no late response counts.
+
+        Not at fault is what waits for the markers of the transaction before, or moves over a slow line.
+        """
+        reasons: list[str] = []
+        for send in list(self._target.active):
+            if (
+                unsettled(send.window)
+                and not send.waits_for_markers
+                and not self._moves(send, now_s)
+            ):
+                node_id = self._target.leader(send)
+                self._open.set_aside(send.topic_partition, node_id=node_id, now_s=now_s)
+                send.error = set_aside_reason(send.error)
+                send.window.discard()
+                reasons.append(f"{send.partition}: {send.error}")
+        return "; ".join(reasons)
+
+    def _moves(self, send: SendSide, now_s: float) -> bool:
+        """The target has taken bytes just now, and has refused none."""
+        connections = self._target.connections
+        via = available(connections, send.via(self._target.leader(send), now_s), now_s)
+        connection = connections.connection_to(via, now_s)
+        return not send.error and connection is not None and connection.silence_s(now_s) < MOVING_S
+
+    def committed(self) -> None:
+        self._open.committed()
+        count_committed(self._open, self._latency)
+
+    def end(self) -> None:
+        self._open.end()
+
+    def rewind(
+        self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
+    ) -> None:
+        raw = self._partitions[partition]
+        raw.window.discard()
+        for send in raw.sends:
+            if committed:
+                send.window.offsets.commit()
+            else:
+                send.window.offsets.rewind()
+        raw.window.pass_over(offset, leader_epoch)
+        self._source.restart(raw.fetch, offset, leader_epoch)
+
+    @property
+    def used(self) -> bool:
+        """Data is sent in transactions."""
+        return self._target.transaction is not None
+
+    def markers(self, send: SendSide) -> int:
+        """That follow its last batch once the open transaction is committed."""
+        transaction = self._target.transaction
+        return 1 if transaction is not None and transaction.holds(send) else send.window.markers
+
+    def fail(self, reason: str) -> None:
+        self._events.append(TransactionFailed(reason))
+
+    def request_joining(self) -> None:
+        """Once a turn: partitions that have something to send for the first time."""
+        transaction = self._target.transaction
+        joining = transaction.take_joining() if transaction is not None else None
+        if transaction is not None and joining:
+            ends = {target: end for target, end in joining.items() if end is not None}
+            self._events.append(PartitionsJoining(transaction.number, frozenset(joining), ends))
+
+    @property
+    def _open(self) -> LaneTransaction:
+        assert self._target.transaction is not None
+        return self._target.transaction
+
+
+def set_aside_reason(error: str) -> str:
+    """For a partition that did not settle, once or again."""
+    return error if error.startswith(ASIDE) else f"{ASIDE}: {error or 'no acknowledgement'}"

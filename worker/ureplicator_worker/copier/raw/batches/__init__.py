@@ -1,1 +1,0 @@
-"""Record batches: their headers, rebuilding, and the window they are sent from."""

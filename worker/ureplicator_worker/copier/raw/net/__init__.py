@@ -1,1 +1,0 @@
-"""Connections to brokers, cluster metadata, and the Fetch and Produce APIs on the wire."""

@@ -1,1 +1,0 @@
-"""Counters of copiers, added up over their runs."""

@@ -1,1 +1,0 @@
-"""Observation of the Spark cluster that a worker's copiers run on."""

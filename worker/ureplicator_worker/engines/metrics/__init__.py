@@ -1,1 +1,0 @@
-"""Metric families of a worker for what its copiers and its own processes measure."""

@@ -1,0 +1,1 @@
+"""Bytes of the Fetch and Produce APIs, encoded by hand."""
