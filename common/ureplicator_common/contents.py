@@ -419,7 +419,7 @@ class Switches(Content):
     that is done moved nothing, "" if it was carried out.
     `confirmed_lost`: workers whose loss operators confirmed, so that no brake keeps their partitions; the
     leader takes out those that are back. `route_settings`: by route, as JSON, what counts in place of the
-    settings of the file (`config.live`).
+    settings of the file (`config.live_changes`).
     """
 
     auto_balancing: bool = True

@@ -18,7 +18,7 @@ from ureplicator_common.kafka.cluster_view import Broker
 from ureplicator_common.kafka.security.channel import Opened, Security
 from ureplicator_common.kafka.security.login import Login
 from ureplicator_common.kafka.security.tls import tls_reason
-from ureplicator_common.kafka.sockets import receive_exactly
+from ureplicator_common.kafka.wire.sockets import receive_exactly
 
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 1.0

@@ -2,7 +2,7 @@
 
 Request versions are the highest that brokers 2.8 have and brokers 4.x still accept (KIP-896), so one fixed
 version each serves all supported brokers without negotiation, except for Fetch and Produce: see
-`fetch_api` and `produce_api` in `ureplicator_worker.copier.raw.net`. The requests of
+`fetch_api` and `produce_api` in `ureplicator_worker.wire`. The requests of
 transactions follow the protocol that the cluster has finalized: see `positions`.
 Source of the codes: https://kafka.apache.org/protocol.html#protocol_error_codes
 """

@@ -79,11 +79,15 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
 from ureplicator_common.kafka.features import TransactionSupport, transaction_support
 from ureplicator_common.kafka.list_offsets import by_topic
-from ureplicator_common.kafka.position_rows import TargetPartition as TargetPartition
-from ureplicator_common.kafka.position_rows import by_partition, in_requests, rows_by_topic
 from ureplicator_common.kafka.transactions.coordinator_requests import Attempt, until_accepted
 from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.kafka.transactions.markers import wait_for_markers
+from ureplicator_common.kafka.transactions.position_rows import TargetPartition as TargetPartition
+from ureplicator_common.kafka.transactions.position_rows import (
+    by_partition,
+    in_requests,
+    rows_by_topic,
+)
 from ureplicator_common.kafka.transactions.producers import (
     Producer,
     TransactionProtocol,

@@ -12,7 +12,11 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetCommitResponse
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import GROUP_COORDINATOR, ClusterClient
 from ureplicator_common.kafka.errors import COORDINATOR_MOVED, ErrorCode, refusal
-from ureplicator_common.kafka.position_rows import TargetPartition, in_requests, rows_by_topic
+from ureplicator_common.kafka.transactions.position_rows import (
+    TargetPartition,
+    in_requests,
+    rows_by_topic,
+)
 
 
 def publish_positions(

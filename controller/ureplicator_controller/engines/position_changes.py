@@ -25,9 +25,9 @@ from ureplicator_common.contents import NO_OFFSET, PositionChange
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import PartitionUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient, ClusterView
-from ureplicator_common.kafka.position_rows import readable, unreadable
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.model import RENEWER, Route, TopicKey
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.positions.changes import (

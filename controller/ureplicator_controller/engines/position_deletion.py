@@ -31,10 +31,10 @@ from ureplicator_common.coordination import (
 from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import NOT_MAPPED, UNKNOWN_END, Provenance
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions

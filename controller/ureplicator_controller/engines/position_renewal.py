@@ -27,9 +27,9 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.position_rows import readable, unreadable
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition

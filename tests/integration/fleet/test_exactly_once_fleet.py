@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import read_positions
+from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.labels import labelled_records, numbers
 from ureplicator_testkit.records.topics import (

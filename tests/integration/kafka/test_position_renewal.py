@@ -6,10 +6,10 @@ import pytest
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import PositionStore, read_positions
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.fencing import fence_ids
+from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 from ureplicator_controller.engines.position_renewal import Renewal, open_renewal, renew

@@ -21,8 +21,8 @@ from ureplicator_common.kafka import PartitionUnavailable, Position
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
-from ureplicator_common.kafka.position_rows import readable, unreadable
 from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
+from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import create_topic, sample_records

@@ -23,7 +23,7 @@ from ureplicator_common.kafka.positions import (
     PositionStore,
     read_positions,
 )
-from ureplicator_common.kafka.sockets import receive_exactly
+from ureplicator_common.kafka.wire.sockets import receive_exactly
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log
 from ureplicator_testkit.kafka.control_network import ControlNetwork

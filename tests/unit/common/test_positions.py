@@ -18,13 +18,13 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
 )
 from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
-from ureplicator_common.kafka.position_rows import POSITIONS_PER_REQUEST
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore
 from ureplicator_common.kafka.publication import publish_positions
-from ureplicator_common.kafka.sockets import receive_exactly
 from ureplicator_common.kafka.transactions import fencing
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.position_rows import POSITIONS_PER_REQUEST
 from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
+from ureplicator_common.kafka.wire.sockets import receive_exactly
 from ureplicator_testkit.kafka.coordinator import LOST, Coordinator
 from ureplicator_worker.copier.holder import DRAIN_S
 

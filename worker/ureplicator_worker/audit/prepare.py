@@ -16,7 +16,7 @@ from ureplicator_common.kafka import (
     TopicAdmin,
     TopicInfo,
 )
-from ureplicator_common.kafka.position_rows import readable, unreadable
+from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.kafka.transactions.visibility import wait_until_visible
 from ureplicator_common.model import Route, RouteSettings, position_group
 from ureplicator_worker.audit.result import (

@@ -34,7 +34,11 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import LogReader, PartitionUnavailable, Position, PositionReader
-from ureplicator_common.kafka.position_rows import TargetPartition, readable, unreadable
+from ureplicator_common.kafka.transactions.position_rows import (
+    TargetPartition,
+    readable,
+    unreadable,
+)
 from ureplicator_common.kafka.transactions.visibility import hidden
 from ureplicator_common.model import Route, TopicKey, TopicState, position_group
 from ureplicator_worker.audit.core.batches import Matched, OldFormat, Place

@@ -39,7 +39,7 @@ from ureplicator_common.kafka.groups.rights import (
     TO_READ,
     error_reason,
 )
-from ureplicator_common.kafka.position_rows import in_requests
+from ureplicator_common.kafka.transactions.position_rows import in_requests
 from ureplicator_common.kafka.wire.reader import CORRELATION_ID_BYTES
 from ureplicator_common.portions import portions
 

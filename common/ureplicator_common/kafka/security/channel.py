@@ -25,7 +25,7 @@ from ureplicator_common.kafka.security.login import Login, LoginRun
 from ureplicator_common.kafka.security.mechanisms import SaslError
 from ureplicator_common.kafka.security.settings import SecuritySettings, parse
 from ureplicator_common.kafka.security.tls import TlsContexts, tls_reason
-from ureplicator_common.kafka.sockets import receive_exactly
+from ureplicator_common.kafka.wire.sockets import receive_exactly
 
 REFUSED_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 MAX_RESPONSE_BYTES = 1 << 20

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 from ureplicator_common.kafka import ClusterUnavailable, LogReader, PartitionUnavailable, Position
 from ureplicator_common.kafka.client import LATEST
-from ureplicator_common.kafka.position_rows import TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 
 PAUSE_S = 1.0
 ATTEMPTS = 30

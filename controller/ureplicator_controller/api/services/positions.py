@@ -26,7 +26,7 @@ from ureplicator_common.kafka import (
     PositionReader,
 )
 from ureplicator_common.kafka.client import EARLIEST, LATEST
-from ureplicator_common.kafka.position_rows import all_readable
+from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import TopicKey, position_group
 from ureplicator_controller.api.http.models.positions import SetPositionsBody
 from ureplicator_controller.api.http.preconditions import Precondition

@@ -10,7 +10,7 @@ Contents of a plan, each decided in a module of its own:
     retirement      removal of deleted topics
     bookkeeping     facts that outlive sessions: slots, committed positions
     eviction        live workers that do not release a partition in time
-    core.limits     shares of byte limits
+    limit_shares    shares of byte limits
     switches        what operators may switch off, and rebalances that they request
     owner_changes   what a plan moves, and its id
     state.mass_loss the brake: nothing moves while too many workers are lost

@@ -19,8 +19,8 @@ from ureplicator_common.kafka import (
 from ureplicator_common.kafka.groups import TopicPartition
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log.reading import OffsetMaps
-from ureplicator_common.kafka.position_rows import readable
 from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.transactions.position_rows import readable
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.partition_map import MapView
 from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate

@@ -9,8 +9,8 @@ from typing import Any
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import read_positions
+from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import Partition, WorkerId, position_group, transactional_ids
 from ureplicator_testkit.copier.driver import ROUTE, StubDriver, partitions_of
 from ureplicator_testkit.records.topics import (

@@ -10,6 +10,7 @@ from ureplicator_testkit.docs import (
     adr_index,
     chart_values,
     configuration,
+    layout,
     metrics,
     rest_api,
     spark_properties,
@@ -33,5 +34,6 @@ PARTS = (
     GeneratedPart(DOCS / "spark.md", "spark-properties", spark_properties.tables),
     GeneratedPart(DOCS / "metrics.md", "metrics", metrics.tables),
     GeneratedPart(DOCS / "kubernetes.md", "chart-values", chart_values.table),
+    GeneratedPart(DOCS / "development.md", "layout", layout.table),
     GeneratedPart(DOCS / "adr" / "README.md", "adr", adr_index.table),
 )

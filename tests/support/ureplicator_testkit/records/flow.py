@@ -26,8 +26,8 @@ from typing import Protocol, Self
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.position_rows import all_readable
 from ureplicator_common.kafka.positions import read_positions
+from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet
 from ureplicator_testkit.histories.checker import Promise

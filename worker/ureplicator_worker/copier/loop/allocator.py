@@ -14,7 +14,7 @@ KEPT_BYTES = 16 << 20
 """Freed memory at the end of the heap that is kept."""
 MAPPED_BYTES = 2 << 20
 """Blocks from this size on are still the kernel's when they are freed: buffers of responses, which are kept
-anyway (`raw.net.buffers`)."""
+anyway (`copier.net.buffers`)."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Names of options, from glibc's malloc.h."""
 

@@ -33,9 +33,13 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log import MapLog
-from ureplicator_common.kafka.position_rows import TargetPartition, readable, unreadable
 from ureplicator_common.kafka.positions import COMMAND_S, CommitRefused, PositionStore
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
+from ureplicator_common.kafka.transactions.position_rows import (
+    TargetPartition,
+    readable,
+    unreadable,
+)
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.ownership.joining import join
 from ureplicator_worker.copier.ownership.map_commits import MapCommits

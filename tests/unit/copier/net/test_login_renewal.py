@@ -12,7 +12,7 @@ import pytest
 
 from ureplicator_common.kafka.security.login import AUTHENTICATE, HANDSHAKE, Login, LoginRun
 from ureplicator_common.kafka.security.mechanisms import PlainExchange
-from ureplicator_common.kafka.sockets import receive_exactly
+from ureplicator_common.kafka.wire.sockets import receive_exactly
 from ureplicator_worker.copier.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 
