@@ -37,8 +37,8 @@ from ureplicator_common.model import EventKind
 def status(url: str, as_json: bool, interval_s: float | None, count: int) -> None:
     """Show leader, workers, counts, audits, gaps and mismatches.
 
-    A mismatch is a partition whose external view differs from its ideal state, or whose records a
-    transaction at the source holds back.
+    A mismatch is a partition whose external view differs from its ideal state, whose records a transaction
+    at the source holds back, or whose target topic's settings refuse, change or delete records.
     """
     if interval_s is not None:
         if as_json:

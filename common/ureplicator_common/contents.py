@@ -228,7 +228,8 @@ class SyncReport(Content):
     `passed_at_ms`: end of the last pass that did not fail (0: none), which found `states`: state ->
     number of groups or topics. `failed_at_ms`: the last pass, if it failed. `error`: why it failed; else why
     the first of its groups or topics is not as it should be, "" if all are. `age_s`: of the newest heartbeat
-    at the target, None unknown.
+    at the target, None unknown. `harm`: source topic -> how its target topic's settings refuse, change or
+    delete records; bounded.
     """
 
     passed_at_ms: int = 0
@@ -236,6 +237,7 @@ class SyncReport(Content):
     failed_at_ms: int = 0
     error: str = ""
     age_s: Annotated[float | None, PlainSerializer(_known_tenths, return_type=float | None)] = None
+    harm: _Names = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

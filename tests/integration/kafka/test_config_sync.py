@@ -116,7 +116,13 @@ def test_a_target_topic_that_existed_and_harms_records_is_named_and_left_as_it_i
     reports = MemoryReports()
     follower(admins, topic, reports=reports, enabled=False).run_once()
     assert reports.passes == [({"harmful": 1}, f"{topic}: {'; '.join(warned)}")]
+    assert reports.harms == [{topic: "; ".join(warned)}]
     assert own_settings(target.settings_of(topic)) == harmful
+    mended = {"message.timestamp.type": "CreateTime", "retention.ms": "-1", **NEEDED}
+    assert target.alter_settings({topic: mended}) == {}
+    wait_for_settings(target, topic, mended)
+    follower(admins, topic, reports=reports, enabled=False).run_once()
+    assert reports.harms[-1] == {}
 
 
 def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[str, str]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.model import TopicState
+from ureplicator_common.model import PartitionState, TopicState
 from ureplicator_common.znodes import encode_sync
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
@@ -143,6 +144,77 @@ def test_what_the_leader_found_is_a_condition(rest: RestFixture) -> None:
     ]
     rest.put(path, b"nonsense")
     assert conditions() == []
+
+
+HARM = "target topic orders: retention.ms is 7000, it deletes records that the source keeps (set it to -1)"
+
+
+@pytest.fixture
+def harmed(rest: RestFixture) -> RestFixture:
+    """Two topics that are copied; the leader found that the target's settings of one do harm."""
+    for worker, (topic, partitions) in {"w1": ("orders", 2), "w2": ("quiet", 1)}.items():
+        numbers = range(partitions)
+        rest.add_worker(worker)
+        rest.put_intent(topic, TopicIntent(partitions, partitions))
+        rest.place(topic, dict.fromkeys(numbers, worker), since_ms=77)
+        rest.put_states(worker, topic, dict.fromkeys(numbers, PartitionState.ONLINE))
+    report(rest, {"orders": HARM, "unknown": "target topic unknown: not of this fleet"})
+    return rest
+
+
+def report(rest: RestFixture, harm: dict[str, str]) -> None:
+    path = rest.paths.sync(SyncKind.CONFIGS, ROUTE)
+    rest.put(path, encode_sync(SyncReport(1, {"harmful": len(harm)}, harm=harm)))
+
+
+def listed(rest: RestFixture) -> list[tuple[str, int, str]]:
+    found = rest.call("GET", "/validation").get_json()["mismatches"]
+    return [(each["topic"], each["partition"], each["reason"]) for each in found]
+
+
+def test_settings_that_do_harm_are_mismatches_until_they_are_mended(harmed: RestFixture) -> None:
+    assert listed(harmed) == [("orders", 0, HARM), ("orders", 1, HARM)]
+    found = harmed.call("GET", "/validation").get_json()
+    assert found["numOnlineTopicPartitions"] == 3
+    assert found["mismatches"][0]["ideal"] == found["mismatches"][0]["actual"] == {"w1": "ONLINE"}
+    assert found["mismatches"][0]["since"] == 77
+    shown = harmed.call("GET", "/topics/orders").get_json()["mismatches"]
+    assert [each["reason"] for each in shown] == [HARM, HARM]
+    assert harmed.call("GET", "/topics/quiet").get_json()["mismatches"] == []
+    assert mismatch_metric(harmed) == 2
+    report(harmed, {})
+    assert listed(harmed) == []
+    assert harmed.call("GET", "/topics/orders").get_json()["mismatches"] == []
+    assert mismatch_metric(harmed) == 0
+
+
+def mismatch_metric(rest: RestFixture) -> float:
+    text = rest.call("GET", "/metrics").text
+    found = re.search(
+        r"^ureplicator_mismatches\{.*route=\"source.target\"\} (\S+)$", text, re.MULTILINE
+    )
+    assert found
+    return float(found[1])
+
+
+def test_harm_to_what_is_not_to_be_copied_is_no_mismatch(harmed: RestFixture) -> None:
+    harmed.put_intent("orders", TopicIntent(2, 2, blacklisted=frozenset({0})))
+    assert listed(harmed) == [("orders", 1, HARM)]
+    harmed.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
+    assert HARM not in str(listed(harmed))
+
+
+def test_a_partition_that_waits_for_a_worker_is_one_mismatch(harmed: RestFixture) -> None:
+    harmed.place("orders", {0: "w1", 1: None})
+    reasons = [reason for _, _, reason in listed(harmed)]
+    assert reasons == [HARM, f"waiting for w1 to release it; {HARM}"]
+
+
+def test_the_overview_says_what_to_mend(harmed: RestFixture) -> None:
+    harmed.put_leader()
+    (route,) = harmed.call("GET", "/overview").get_json()["summaries"]
+    assert (route["states"]["stuck"], route["states"]["agree"]) == (2, 1)
+    assert HARM in route["sentence"]
 
 
 def test_a_scrape_reads_no_settings(rest: RestFixture) -> None:

@@ -11,7 +11,13 @@ from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, decode_sync, encode_sync
-from ureplicator_controller.engines.following.reports import REFRESH_S, ReportNeeds, StoredReports
+from ureplicator_controller.engines.following.reports import (
+    MAX_HARMED,
+    MAX_TEXT,
+    REFRESH_S,
+    ReportNeeds,
+    StoredReports,
+)
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.manual_clock import ManualClock
@@ -87,6 +93,23 @@ def test_a_failed_pass_keeps_the_figures_also_of_the_leader_before(world: World)
     world.clock.advance(REFRESH_S)
     world.reports.passed(0, {"synced": 4}, "")
     assert world.stored()[0] == SyncReport(world.clock.wall_ms(), {"synced": 4})
+
+
+def test_harm_is_bounded(world: World) -> None:
+    harm = {f"topic-{number:04}": "x" * MAX_TEXT + "y" for number in range(MAX_HARMED + 1)}
+    world.reports.passed(0, {"harmful": len(harm)}, "", harm=harm)
+    stored = world.stored()[0].harm
+    assert list(stored) == sorted(harm)[:MAX_HARMED]
+    assert set(stored.values()) == {"x" * MAX_TEXT}
+
+
+def test_harm_that_differs_is_written_at_once(world: World) -> None:
+    for number, text in enumerate(("retention.ms is 7", "retention.ms is 8")):
+        world.reports.passed(0, {"harmful": 1}, "", harm={"orders": text})
+        assert world.stored() == (
+            SyncReport(world.clock.wall_ms(), {"harmful": 1}, harm={"orders": text}),
+            number,
+        )
 
 
 def test_a_former_leader_writes_none(world: World) -> None:

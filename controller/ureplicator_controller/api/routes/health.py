@@ -224,7 +224,7 @@ def _count_metrics(counts: Mapping[Route, ValidationCounts]) -> Iterable[Metric]
         ("error_topics", "Topics with a partition in error.", "error_topics"),
         (
             "mismatches",
-            "Partitions whose external view differs from the ideal state.",
+            "Partitions whose external view differs from the ideal state, or whose target topic does harm.",
             "differing",
         ),
     ):

@@ -63,8 +63,8 @@ def blueprint(
     @api.get("/validation", responses=responses(ValidationResult, 404))
     @viewer
     def validation(query: RouteQuery) -> JsonResult:
-        """External view compared with the ideal state: counts, every difference, and what open transactions
-        at the source hold back."""
+        """External view compared with the ideal state: counts, every difference, what open transactions at
+        the source hold back, and which target topics do harm to records."""
         route = only_route(settings, query)
         fleet_state = fleet.current()
         tallies = fleet.tallies(fleet_state)

@@ -6,6 +6,7 @@ Their workers copy all that they may: external view and ideal state agree, and o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from ureplicator_common.model import Partition, TopicKey
 from ureplicator_controller.core.reporting.lag import HELD_LONG_S, PartitionLag
@@ -19,10 +20,19 @@ TopicLags = Mapping[TopicKey, Mapping[int, PartitionLag]]
 def with_held(
     found: Collection[Mismatch], snapshot: Snapshot, view: ExternalView, lags: TopicLags
 ) -> list[Mismatch]:
-    """The mismatches, then partitions without one that are held for `HELD_LONG_S` or longer, in order."""
-    known = {each.partition for each in found}
-    held = _held(snapshot, view, lags)
-    return [*found, *sorted((each for each in held if each.partition not in known), key=_place)]
+    """The mismatches, then partitions without one that are held for `HELD_LONG_S` or longer, in order.
+
+    A partition that is copied, to a target topic that does harm, has both reasons.
+    """
+    held = {each.partition: each for each in _held(snapshot, view, lags)}
+    known = [_with_reason(each, held.pop(each.partition, None)) for each in found]
+    return [*known, *sorted(held.values(), key=_place)]
+
+
+def _with_reason(mismatch: Mismatch, held: Mismatch | None) -> Mismatch:
+    if held is None or not mismatch.is_copied:
+        return mismatch
+    return replace(mismatch, reason=f"{held.reason}; {mismatch.reason}")
 
 
 def _held(snapshot: Snapshot, view: ExternalView, lags: TopicLags) -> Iterator[Mismatch]:

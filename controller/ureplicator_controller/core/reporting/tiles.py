@@ -5,7 +5,7 @@
 | agree    | copied by its ideal worker, and by no other |
 | moving   | ideal state and external view differ, and the reason says what it waits for |
 | excluded | paused, blacklisted or waiting for a position that was requested; no worker has it |
-| stuck    | it makes no progress (`planning.no_progress`), or the leader leaves it alone |
+| stuck    | it makes no progress (`planning.no_progress`), the leader leaves it alone, or its target harms |
 | error    | a worker reports ERROR, or its topic is stopped |
 
 A partition in several states is shown in the worst one, which is the last of the table.
@@ -118,11 +118,12 @@ def _state_of(snapshot: Snapshot, differing: Mismatch) -> TileState:
 
 
 def _is_left_alone(snapshot: Snapshot, differing: Mismatch) -> bool:
-    """True if the leader can write no step for the partition before operators repair something."""
+    """True if no step of the leader makes the partition agree before operators repair something."""
     key: TopicKey = differing.partition.key
     involved = {*differing.ideal, *differing.actual}
     return (
-        key in snapshot.unreadable_topics
+        differing.is_copied
+        or key in snapshot.unreadable_topics
         or not involved.isdisjoint(snapshot.unreadable_workers)
         or any(each.what in (str(key), *involved) for each in snapshot.isolated)
     )

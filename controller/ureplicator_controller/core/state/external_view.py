@@ -101,6 +101,11 @@ def ideal_entries(snapshot: Snapshot) -> Iterator[IdealEntry]:
     return (entry for stored in snapshot.ideal.values() for entry in stored.value.entries.values())
 
 
+def harm_to(snapshot: Snapshot, partition: Partition) -> str:
+    """How the target topic's settings refuse, change or delete records that are to be copied now, or ""."""
+    return snapshot.harm.get(partition.key, "") if is_active(snapshot, partition) else ""
+
+
 def is_active(snapshot: Snapshot, partition: Partition) -> bool:
     """True if operators want it copied now: neither it nor its route is paused, blacklisted or being deleted.
 

@@ -1,7 +1,8 @@
 """Mismatches between the external view and the ideal state, each with its reason.
 
 Everything is compared by owner, from one snapshot, without side effects: a partition that is ONLINE
-on another worker than its ideal one is a mismatch, not a success. (uReplicator compared only counts,
+on another worker than its ideal one is a mismatch, not a success. So is one whose target topic does harm
+to the records that its worker copies. (uReplicator compared only counts,
 so a partition that was online in the wrong place passed for healthy.)
 """
 
@@ -15,6 +16,7 @@ from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicS
 from ureplicator_common.znodes import MAX_ASSIGNED
 from ureplicator_controller.core.state.external_view import (
     ExternalView,
+    harm_to,
     ideal_entry,
     is_active,
 )
@@ -25,7 +27,7 @@ from ureplicator_controller.core.state.topic_tallies import Tallies, topic_talli
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A partition whose external view differs from its ideal state.
+    """A partition whose external view differs from its ideal state, or whose target topic does harm.
 
     `ideal` and `actual` are worker -> state, as in the external view. `since_ms` (wall clock) is the first
     failure, if the partition fails at each try; else the last change of the ideal state: the mismatch is
@@ -37,6 +39,11 @@ class Mismatch:
     actual: Mapping[WorkerId, PartitionState]
     reason: str
     since_ms: int
+
+    @property
+    def is_copied(self) -> bool:
+        """True if its worker copies it, and no other does: something else is not as it should be."""
+        return bool(self.ideal) and self.actual == self.ideal
 
 
 def mismatches(
@@ -83,7 +90,8 @@ def topic_mismatches(snapshot: Snapshot, view: ExternalView, key: TopicKey) -> l
 def mismatch(
     snapshot: Snapshot, view: ExternalView, partition: Partition, *, mass_lost: Set[WorkerId]
 ) -> Mismatch | None:
-    """Compare one partition's external view with its ideal state; None if they are equal.
+    """Compare one partition's external view with its ideal state; None if they are equal, and its target
+    topic does no harm.
 
     `mass_lost`: workers whose partitions the brake on mass loss keeps with them.
     """
@@ -92,10 +100,13 @@ def mismatch(
     states = {worker: reported.state for worker, reported in actual.items()}
     owner = entry.worker if entry else None
     ideal = ideal_owner(snapshot, partition)
-    if states == ideal and (owner is not None or not is_active(snapshot, partition)):
+    is_settled = states == ideal and (owner is not None or not is_active(snapshot, partition))
+    harm = harm_to(snapshot, partition)
+    if is_settled and not harm:
         return None
     since_ms = (entry.failing_since_ms or entry.since_ms) if entry else 0
-    reason = _mismatch_reason(snapshot, partition, entry, actual, mass_lost)
+    differs = "" if is_settled else _mismatch_reason(snapshot, partition, entry, actual, mass_lost)
+    reason = "; ".join(filter(None, (differs, harm)))
     return Mismatch(partition, ideal, states, reason, since_ms)
 
 

@@ -45,6 +45,7 @@ from ureplicator_common.contents import (
     RouteMemory,
     SlotShares,
     Switches,
+    SyncKind,
     TopicIntent,
 )
 from ureplicator_common.coordination import Node
@@ -70,6 +71,7 @@ from ureplicator_common.znodes import (
     decode_route,
     decode_shares,
     decode_switches,
+    decode_sync,
 )
 from ureplicator_controller.core.state.decoding import (
     DecodeCache,
@@ -149,6 +151,9 @@ class Snapshot:
     `sessions`: live workers, including those with an unreadable node, without those that were
     evicted and have not confirmed their assignment since (`planning.eviction`).
 
+    `harm`: how settings of target topics refuse, change or delete records of their source topics, by a
+    leader's last look. Decisions of the leader never depend on it.
+
     `absent_since`, `present_since`, `pending_releases` and `load_review_at_s` (time of the
     next load review) are in the observer's monotonic seconds. `without_capacity`: workers that lack
     capacity, or did when they left. `is_braked`, `brake_held_at_s`: whether the brake on mass loss is
@@ -187,6 +192,7 @@ class Snapshot:
     history: Mapping[int, Stored[tuple[PastEvent, ...]]] = field(default_factory=dict)
     isolated: tuple[IsolatedSubject, ...] = ()
     audits: Audits = field(default_factory=Audits)
+    harm: Mapping[TopicKey, str] = field(default_factory=dict)
     delays: Delays = Delays()
     limits: BalanceLimits = BalanceLimits()
 
@@ -218,6 +224,7 @@ def parse(
     switches = decoder.read_one(paths.settings, decode_switches)
     isolated = decoder.read_one(paths.isolated, decode_isolated)
     audits = _audits(decoder, paths)
+    harm = _harm(decoder, paths)
     for worker in live:
         decoder.cache.keep(paths.measures.load(worker))
     decoder.cache.end_cycle()
@@ -257,6 +264,7 @@ def parse(
         history=history,
         isolated=isolated.value if isolated else (),
         audits=audits,
+        harm=harm,
     )
 
 
@@ -310,6 +318,16 @@ def _audits(decoder: NodeDecoder, paths: Paths) -> Audits:
         followers=decoder.read(paths.audits.followers, 1, Route.parse, decode_follower)[0],
         auditors=decoder.read(paths.audits.auditors, 1, str, decode_auditor)[0],
     )
+
+
+def _harm(decoder: NodeDecoder, paths: Paths) -> Mapping[TopicKey, str]:
+    root = f"{paths.syncs}/{SyncKind.CONFIGS}"
+    reports, _ = decoder.read(root, 1, Route.parse, decode_sync)
+    return {
+        TopicKey(route, topic): text
+        for route, report in reports.items()
+        for topic, text in report.value.harm.items()
+    }
 
 
 @lru_cache(maxsize=MAX_KEYS)

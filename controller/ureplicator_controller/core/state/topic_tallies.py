@@ -1,9 +1,10 @@
 """Tally of each topic: how many of its partitions are online, excluded, held, and which differ.
 
 Counts and mismatches of a fleet are drawn from tallies. In a fleet of 100,000 partitions few topics change
-between two looks, so `TopicTallies` keeps the others: a tally depends on the topic's intent, its ideal state
-and its part of the external view, which are the same objects while they are unchanged, and on the switches
-that exclude topics. The totals of a route are those before, with what changed.
+between two looks, so `TopicTallies` keeps the others: a tally depends on the topic's intent, its ideal state,
+its part of the external view and the harm that its target topic does, which are the same objects while they
+are unchanged, and on the switches that exclude topics. The totals of a route are those before, with what
+changed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ from ureplicator_controller.core.state.exclusions import (
     exclusions_of_topics,
     partition_exclusion,
 )
-from ureplicator_controller.core.state.external_view import ExternalView, Reported, is_active
+from ureplicator_controller.core.state.external_view import (
+    ExternalView,
+    Reported,
+    harm_to,
+    is_active,
+)
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -37,8 +43,8 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 class TopicTally:
     """`states`: whitelisted partitions by the state that their ideal owner reports, OFFLINE without one.
     `excluded`: of the offline ones, by the kind of exclusion. `ideal`, `held`: partitions by worker.
-    `differing`: numbers whose external view is not their ideal state, also of partitions that are not
-    whitelisted and yet reported; in order."""
+    `differing`: numbers whose external view is not their ideal state, or whose target topic does harm; also
+    of partitions that are not whitelisted and yet reported; in order."""
 
     states: Mapping[PartitionState, int]
     excluded: Mapping[str, int]
@@ -125,7 +131,7 @@ class TopicTallies:
         self._exclusions = exclusions
         before = self._memo.results
         tallies = self._memo.update(
-            (snapshot.topics, snapshot.ideal, view.by_topic),
+            (snapshot.topics, snapshot.ideal, view.by_topic, snapshot.harm),
             lambda key: _tally(snapshot, key, view.topic(key)),
             topics=(snapshot.topics, view.by_topic),
         )
@@ -203,8 +209,11 @@ def _differs(
     reported: Reported | None,
 ) -> bool:
     owner = entry.worker if entry else None
+    partition = Partition(key.route, key.topic, number)
     if owner is None:
-        return bool(reported) or is_active(snapshot, Partition(key.route, key.topic, number))
+        return bool(reported) or is_active(snapshot, partition)
+    if key in snapshot.harm and harm_to(snapshot, partition):
+        return True
     if not reported or len(reported) > 1 or owner not in reported:
         return True
     return reported[owner].state is not PartitionState.ONLINE

@@ -7,6 +7,7 @@ refuse, change or delete records.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.contents import SyncKind
@@ -113,12 +114,20 @@ def change_settings(
     """Change what is to be changed; source topic -> outcome. Raises ClusterUnavailable."""
     due = {each.topic.target: each.changes for each in drifts if each.changes}
     if due and not may_write():
-        return {each.topic.source: _left(each) for each in drifts}
+        return {each.topic.source: _with_harm(_left(each), each) for each in drifts}
     failed = target.alter_settings(due)
     return {
-        each.topic.source: _outcome(target, each, failed.get(each.topic.target), may_write)
+        each.topic.source: _with_harm(
+            _outcome(target, each, failed.get(each.topic.target), may_write), each
+        )
         for each in drifts
     }
+
+
+def _with_harm(outcome: Followed, drift: TopicDrift) -> Followed:
+    """The outcome with the harm that was found, unless settings were changed: the next round judges those."""
+    is_changed = outcome.state is FollowState.CHANGED
+    return outcome if is_changed else replace(outcome, harm="; ".join(drift.harm))
 
 
 def _left(drift: TopicDrift) -> Followed:

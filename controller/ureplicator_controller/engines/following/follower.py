@@ -55,11 +55,13 @@ class FollowState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Outcome of a topic in one round: `changes` were made, `reason` is what is left or was done."""
+    """Outcome of a topic in one round: `changes` were made, `reason` is what is left or was done, `harm` what
+    the target's settings still do to records."""
 
     state: FollowState
     reason: str = ""
     changes: int = 0
+    harm: str = ""
 
 
 class Term:
@@ -161,7 +163,8 @@ class Follower:
         outcomes = self._work.perform(snapshot, term)
         self._report(outcomes)
         states = Counter(each.state.value for each in outcomes.values())
-        self._reports.passed(epoch, states, _first_left(outcomes))
+        harm = {topic: each.harm for topic, each in outcomes.items() if each.harm}
+        self._reports.passed(epoch, states, _first_left(outcomes), harm=harm)
 
     def _report(self, outcomes: Mapping[str, Followed]) -> None:
         labels = str(self._route), self._work.kind

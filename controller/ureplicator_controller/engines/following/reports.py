@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from ureplicator_common.clock import Clock
@@ -29,16 +30,26 @@ log = logging.getLogger(__name__)
 
 REFRESH_S = 10.0
 MAX_TEXT = 500
-"""Characters of an error that are stored."""
+"""Characters of an error, and of the harm to one topic, that are stored."""
+MAX_HARMED = 1_000
+"""Topics with harm that are stored: their names and texts stay below the largest node."""
+NO_HARM: Mapping[str, str] = MappingProxyType({})
 
 
 class Reports(Protocol):
     """Reports of one sync. Belongs to its thread."""
 
     def passed(
-        self, epoch: int, states: Mapping[str, int], left: str, *, age_s: float | None = None
+        self,
+        epoch: int,
+        states: Mapping[str, int],
+        left: str,
+        *,
+        age_s: float | None = None,
+        harm: Mapping[str, str] = NO_HARM,
     ) -> None:
-        """A pass has read both clusters; `left`: why the first one is not as it should be, or ""."""
+        """A pass has read both clusters; `left`: why the first one is not as it should be, or ""; `harm`: of
+        target topics to records, by source topic."""
         ...
 
     def failed(self, epoch: int, error: str) -> None: ...
@@ -75,11 +86,23 @@ class StoredReports:
         self._due_s = 0.0
 
     def passed(
-        self, epoch: int, states: Mapping[str, int], left: str, *, age_s: float | None = None
+        self,
+        epoch: int,
+        states: Mapping[str, int],
+        left: str,
+        *,
+        age_s: float | None = None,
+        harm: Mapping[str, str] = NO_HARM,
     ) -> None:
         found = {state: count for state, count in sorted(states.items()) if count}
         now_ms = self._clock.wall_ms()
-        report = SyncReport(passed_at_ms=now_ms, states=found, error=left[:MAX_TEXT], age_s=age_s)
+        report = SyncReport(
+            passed_at_ms=now_ms,
+            states=found,
+            error=left[:MAX_TEXT],
+            age_s=age_s,
+            harm={topic: harm[topic][:MAX_TEXT] for topic in sorted(harm)[:MAX_HARMED]},
+        )
         self._store(epoch, report)
 
     def failed(self, epoch: int, error: str) -> None:
@@ -122,4 +145,9 @@ class StoredReports:
             return False
         before = self._written[1]
         is_same_kind = bool(before.failed_at_ms) is bool(report.failed_at_ms)
-        return is_same_kind and (before.states, before.error) == (report.states, report.error)
+        return is_same_kind and _figures(before) == _figures(report)
+
+
+def _figures(report: SyncReport) -> object:
+    """What a report says, but for its times."""
+    return report.states, report.error, report.harm

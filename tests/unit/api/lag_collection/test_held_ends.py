@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.kafka import OpenTransaction, PartitionUnavailable
 from ureplicator_common.model import PartitionState, position_group
+from ureplicator_common.znodes import encode_sync
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.core.reporting.lag import HELD_LONG_S, MAX_HOLDER_READS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
@@ -122,6 +123,18 @@ def test_what_is_not_copied_for_another_reason_is_one_mismatch(held: RestFixture
     shown_later(held)
     (found,) = mismatches(held)
     assert found["reason"] == "not placed yet"
+
+
+def test_what_is_held_at_a_target_that_does_harm_has_both_reasons(held: RestFixture) -> None:
+    held.add_worker("w1")
+    held.place("orders", {0: "w1"})
+    held.put_states("w1", "orders", {0: PartitionState.ONLINE})
+    report = SyncReport(1, {"harmful": 1}, harm={"orders": "retention.ms is 7"})
+    held.put(held.paths.sync(SyncKind.CONFIGS, ROUTE), encode_sync(report))
+    shown_later(held)
+    (found,) = mismatches(held)
+    assert str(found["reason"]).startswith("5001 offsets behind 10 are held by ")
+    assert str(found["reason"]).endswith("; retention.ms is 7")
 
 
 def mismatches(rest: RestFixture) -> list[dict[str, object]]:

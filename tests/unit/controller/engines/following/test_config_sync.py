@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.config.route import ConfigSyncSettings, RouteConfig
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.contents import SyncKind, TopicIntent
+from ureplicator_common.coordination import Set
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes import Paths, decode_sync
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.follower import (
@@ -48,6 +51,12 @@ class World:
         self.opened: list[str] = []
         self.clock = ManualClock()
         self.epoch: int | None = 3
+        self.paths = Paths("f")
+        self.coordination = MemoryCoordination(MemoryStore())
+        for path in self.paths.skeleton:
+            self.coordination.ensure(path)
+        for version in range(self.epoch):
+            self.coordination.transact([Set(self.paths.epoch, b"", version)])
         self.metrics = ControlMetrics(CollectorRegistry())
         (self.sync,) = self.followers(ConfigSyncSettings(enabled=True))
 
@@ -61,8 +70,8 @@ class World:
                     claims=lambda name: MemoryClaimTopic(name).log(),
                     fleet="f",
                     routes=[ROUTE],
-                    coordination=MemoryCoordination(MemoryStore()),
-                    paths=Paths("f"),
+                    coordination=self.coordination,
+                    paths=self.paths,
                     seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot()),
                     clock=self.clock,
                     metrics=self.metrics,
@@ -96,6 +105,11 @@ class World:
         labels = {"route": str(ROUTE), "kind": "configs", "state": state.value}
         name = "ureplicator_controller_followed_topics"
         return self.metrics.registry.get_sample_value(name, labels)
+
+    def harm(self) -> Mapping[str, str]:
+        """What the last round reported."""
+        node = self.coordination.get(self.paths.sync(SyncKind.CONFIGS, ROUTE))
+        return decode_sync(node.data).harm if node is not None else {}
 
     def count(self, what: str) -> float | None:
         name = f"ureplicator_controller_follow_{what}_total"
@@ -136,6 +150,23 @@ def test_a_route_that_changes_no_settings_says_which_harm_records(
     world.target.alter_settings({TOPIC: {"message.timestamp.type": "CreateTime"}})
     check.run_once()
     assert world.state(FollowState.EQUAL) == 1
+
+
+def test_the_report_names_settings_that_do_harm_until_they_are_mended(world: World) -> None:
+    """Also where the target refuses to mend them."""
+    (check,) = world.followers(ConfigSyncSettings())
+    world.target.alter_settings({TOPIC: {"retention.ms": "6"}})
+    harm = "target topic orders: retention.ms is 6, it deletes records that the source keeps (set it to 7)"
+    check.run_once()
+    assert world.harm() == {TOPIC: harm}
+    world.target.known_configs = {"segment.bytes"}
+    world.sync.run_once()
+    assert world.state(FollowState.REFUSED) == 1
+    assert world.harm() == {TOPIC: harm}
+    world.target.known_configs = set()
+    world.sync.run_once()
+    check.run_once()
+    assert world.harm() == {}
 
 
 def test_nothing_is_connected_while_another_controller_leads(world: World) -> None:
