@@ -16,6 +16,12 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def shown_name(name: str) -> str:
+    """The name, in quotes if it could not be told from another one, or not be seen, otherwise."""
+    is_plain = name.isprintable() and name == " ".join(name.split())
+    return name if name and is_plain else repr(name)
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """`a, b and 3 more`: the first `most` names, and how many are left out."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

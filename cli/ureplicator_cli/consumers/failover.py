@@ -11,6 +11,7 @@ from ureplicator_cli.consumers.groups import print_group
 from ureplicator_cli.options import client_options, route_options
 from ureplicator_cli.output import fail, print_json
 from ureplicator_cli.rest_client import request
+from ureplicator_common.printable import shown_name
 
 READY = frozenset({"synced", "ahead on the target", "ahead on the source"})
 """States in which consumers go on where they were; with any other something is read again, or not known."""
@@ -80,7 +81,7 @@ def _request(
         print_json(found)
     else:
         _print(found)
-    waiting = [each["group"] for each in found["groups"] if each["state"] not in READY]
+    waiting = [shown_name(each["group"]) for each in found["groups"] if each["state"] not in READY]
     if waiting and not dry_run:
         fail(f"not ready: {', '.join(waiting)}")
 

@@ -10,6 +10,7 @@ import click
 from ureplicator_cli.options import ListByDefault, client_options, route_options
 from ureplicator_cli.output import print_json, print_table, sync_text
 from ureplicator_cli.rest_client import query_value, request
+from ureplicator_common.printable import shown_name
 
 HEADS = (
     "topic",
@@ -39,7 +40,13 @@ def list_groups(url: str, as_json: bool, src: str, dst: str) -> None:
         print_json(body)
         return
     rows = [
-        (each["group"], each["route"], str(each["partitions"]), each["state"], each["reason"])
+        (
+            shown_name(each["group"]),
+            each["route"],
+            str(each["partitions"]),
+            each["state"],
+            each["reason"],
+        )
         for each in body["groups"]
     ]
     print_table("consumer groups", ("group", "route", "partitions", "state", "reason"), rows)
@@ -69,7 +76,7 @@ def group_path(group: str) -> str:
 
 def print_group(shown: Mapping[str, Any]) -> None:
     reason = f" ({shown['reason']})" if shown["reason"] else ""
-    title = f"{shown['group']} on {shown['route']}: {shown['state']}{reason}"
+    title = f"{shown_name(shown['group'])} on {shown['route']}: {shown['state']}{reason}"
     print_table(title, HEADS, list(_rows(shown)))
 
 

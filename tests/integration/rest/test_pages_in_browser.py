@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -223,6 +223,38 @@ def test_consumer_groups_are_listed_by_route(page: Page, address: str) -> None:
     page.goto(address + PATHS[3])
     expect(page.locator("#parts")).to_contain_text("source -> target")
     expect(page.locator("#parts")).to_contain_text("No consumer group has offsets on a route.")
+
+
+UNCLEAR = {
+    "": '""',
+    " padded ": '" padded "',
+    "a  b": '"a  b"',
+    "two\nlines": '"two\\u{a}lines"',
+    "\u200b": '"\\u{200b}"',
+    "\u202egnp.evil": '"\\u{202e}gnp.evil"',
+}
+"""Names of groups that could not be told from others, or seen at all, and how they are shown."""
+
+
+def test_consumer_groups_of_any_name_are_shown(rest: RestFixture, page: Page, address: str) -> None:
+    shown = UNCLEAR | {name: name for name in ("<b>x</b>", "a b", "..", '"', "größe", "l" * 300)}
+    rest.publish(RouteSettings())
+    for name in shown:
+        rest.groups.add(name, {("orders", 0): 30})
+    page.goto(address + PATHS[3])
+    expect(page.locator("#parts tbody tr")).to_have_count(len(shown))
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run().then((each) => each.violations)")
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    texts = page.locator("#parts tbody button").all_text_contents()
+    assert sorted(texts) == sorted(shown.values())
+    for name, text in shown.items():
+        page.locator("#parts tbody button").nth(texts.index(text)).click()
+        heading = page.locator("#chosen h3")
+        expect(heading).to_have_text(f"source.target: {text}", use_inner_text=True)
+        assert parse_qs(urlsplit(page.url).query, keep_blank_values=True)["group"] == [name]
+    page.goto(f"{address}{PATHS[3]}?route=source.target&group=")
+    expect(page.locator("#chosen tbody tr")).to_have_count(1)
 
 
 def test_pages_work_below_a_path_of_a_proxy(

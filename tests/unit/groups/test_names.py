@@ -96,3 +96,11 @@ def test_what_cannot_be_part_of_a_path_is_refused(
 ) -> None:
     refused = run(*words, name, url=url)
     assert (refused.exit_code, refused.stderr) == (1, f"{name!r} is not a name\n")
+
+
+def test_names_that_look_alike_are_told_apart(url: str) -> None:
+    """A name with blanks at its ends, without a character, or with one that is not seen stands in quotes."""
+    listed = run("groups", "list", url=url)
+    shown = [line.split("│")[1].strip() for line in listed.stdout.splitlines() if "│" in line]
+    assert {"''", "' padded '", r"'two\nlines\n'", "a,b", "größe/日本"} <= set(shown)
+    assert run("groups", "show", "", url=url).stdout.startswith("'' on source.target: ")

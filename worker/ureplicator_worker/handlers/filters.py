@@ -24,7 +24,7 @@ class Filter(Handler):
 
 def by_key(pattern: str, drop: bool = False) -> Handler:
     """Records whose whole key matches the pattern; with `drop` the others. No key counts as empty."""
-    compiled = re.compile(pattern.encode())
+    compiled = re.compile(pattern.encode(), re.DOTALL)
     return Filter(lambda record: bool(compiled.fullmatch(record.key or b"")) is not drop)
 
 

@@ -16,14 +16,14 @@ them, connect groups nothing."""
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """Patterns of group ids: full match, exclusion wins."""
+    """Patterns of group ids, in which `.` is any character: full match, exclusion wins."""
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...] = ()
 
     @classmethod
     def of(cls, include: Sequence[str], exclude: Sequence[str]) -> GroupFilter:
-        return cls(tuple(map(re.compile, include)), tuple(map(re.compile, exclude)))
+        return cls(tuple(map(_compiled, include)), tuple(map(_compiled, exclude)))
 
     @classmethod
     def named(cls, groups: Iterable[str]) -> GroupFilter:
@@ -38,6 +38,11 @@ class GroupFilter:
             return False
         is_included = any(pattern.fullmatch(group) for pattern in self.include)
         return is_included and not any(pattern.fullmatch(group) for pattern in self.exclude)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Brokers take any character in a group id, also line feeds."""
+    return re.compile(pattern, re.DOTALL)
 
 
 def unsupported(group: ListedGroup, *, share: bool) -> str:

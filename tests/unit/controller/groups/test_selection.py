@@ -13,6 +13,12 @@ def test_patterns_match_the_whole_name_and_exclusion_wins() -> None:
     assert [name for name in names if chosen.matches(name)] == ["app-1", "billing"]
 
 
+def test_patterns_match_names_with_line_feeds() -> None:
+    chosen = GroupFilter.of([".*"], ["test-.*"])
+    assert chosen.matches("two\nlines\n")
+    assert not chosen.matches("test-two\nlines")
+
+
 def test_positions_are_never_synced() -> None:
     group = position_group(fleet="any", route=Route("a", "b"))
     assert not GroupFilter.of([".*"], []).matches(group)

@@ -12,7 +12,9 @@ def record(**changes: Any) -> Record:
     return Record("orders-v1", 0, 5, 1_000, b"k", b"v", ())._replace(**changes)
 
 
-@pytest.mark.parametrize(("key", "kept"), [(b"eu-1", True), (b"us-1", False), (None, False)])
+@pytest.mark.parametrize(
+    ("key", "kept"), [(b"eu-1", True), (b"eu-\n1", True), (b"us-1", False), (None, False)]
+)
 def test_filter_by_key(key: bytes | None, kept: bool) -> None:
     for drop in (False, True):
         handler = filters.by_key("eu-.*", drop=drop)

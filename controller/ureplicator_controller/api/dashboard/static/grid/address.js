@@ -2,11 +2,11 @@
 
 export const given = () => new URLSearchParams(window.location.search);
 
-// Set these names in the address, drop those without a value, and leave all others.
-export function keep(values) {
+// Set these names in the address, drop those without a value, unless it is one to keep, and leave all others.
+export function keep(values, keepsEmpty = false) {
   const search = given();
   for (const [name, value] of Object.entries(values)) {
-    if (value) search.set(name, String(value));
+    if (value || keepsEmpty) search.set(name, String(value));
     else search.delete(name);
   }
   const text = search.toString();

@@ -11,6 +11,14 @@ export function element(tag, { text = "", kind = "", ...properties } = {}, ...ch
   return made;
 }
 
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|[^\S ]/gu; // control characters, marks without width, blanks that look alike
+
+// A name as text: in quotes if it could not be told from another one, or not be seen, otherwise.
+export function nameText(name) {
+  const shown = name.replace(UNSEEN, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
+  return shown === name && /^\S+( \S+)*$/.test(name) ? name : `"${shown}"`;
+}
+
 // Table with a head; without rows the text `none`. Cells are texts or elements; null is a value not known.
 export function table(heads, rows, none) {
   if (!rows.length) return element("p", { text: none, kind: "quiet" });

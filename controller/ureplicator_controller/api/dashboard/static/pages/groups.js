@@ -1,13 +1,13 @@
 // Consumer groups of all routes: whether their offsets follow, and the offsets of one at both ends.
 import { call } from "../grid/actions.js";
 import { given, keep } from "../grid/address.js";
-import { byId, element, table } from "../grid/elements.js";
+import { byId, element, nameText, table } from "../grid/elements.js";
 import { part, title } from "./parts.js";
 
 const routes = JSON.parse(document.body.dataset.routes);
 
 async function choose(route, group) {
-  keep({ route, group });
+  keep({ route, group }, true);
   const [src, dst] = route.split(".");
   const path = `/group?${new URLSearchParams({ name: group, src, dst })}`;
   const chosen = byId("chosen");
@@ -15,7 +15,7 @@ async function choose(route, group) {
     const body = await call("GET", path);
     const rows = body.partitions.map((each) => [each.topic, each.partition, each.state, each.sourceOffset, each.targetOffset, each.reason]);
     const heads = ["topic", "partition", "state", "offset at the source", "at the target", "reason"];
-    chosen.replaceChildren(element("h3", { text: `${route}: ${group}` }), table(heads, rows, "It has no offsets on the route."));
+    chosen.replaceChildren(element("h3", { text: `${route}: ${nameText(group)}` }), table(heads, rows, "It has no offsets on the route."));
   } catch (error) {
     chosen.replaceChildren(element("p", { text: error.message, kind: "lost" }));
   }
@@ -23,7 +23,7 @@ async function choose(route, group) {
 
 function drawGroups(body) {
   const rows = body.groups.map((each) => {
-    const button = element("button", { text: each.group, type: "button", kind: "mark" });
+    const button = element("button", { text: nameText(each.group), type: "button", kind: "mark" });
     button.addEventListener("click", () => choose(each.route, each.group));
     return [button, each.route, each.state, each.partitions, each.reason];
   });
@@ -36,4 +36,4 @@ for (const { src, dst } of routes) {
 }
 byId("parts").append(element("section", { id: "chosen", ariaLabel: "Offsets of a group", tabIndex: 0 }));
 const asked = given();
-if (asked.get("group")) choose(asked.get("route") || "", asked.get("group"));
+if (asked.has("group")) choose(asked.get("route") || "", asked.get("group"));
