@@ -190,6 +190,13 @@ def test_seeding_from_a_group_of_the_source(copied: RestFixture) -> None:
     assert requested(copied) == {0: 40, 1: 12, 2: 50}
 
 
+@pytest.mark.parametrize("name", ["", "l" * 300, "a,b/%2F", "two\nlines"])
+def test_a_group_of_any_name_seeds(copied: RestFixture, name: str) -> None:
+    copied.source_groups.put(name, "orders", 1, 44)
+    shown = send(copied, {"group": name, "partition": 1}, query="?dry_run=true")["partitions"]
+    assert [(each["partition"], each["to"]) for each in shown] == [(1, 44)]
+
+
 def test_a_group_of_the_target_seeds_nothing(copied: RestFixture) -> None:
     copied.positions.put("theirs", "orders", 0, 40)
     problem_of(copied.call("POST", PATH, json={"group": "theirs"}), 404)

@@ -169,7 +169,7 @@ class PositionService:
         self, key: TopicKey, wanted: SetPositionsBody, numbers: Sequence[int]
     ) -> Mapping[int, int]:
         """Offsets of a consumer group, or of a time; empty if neither is wanted."""
-        if wanted.group:
+        if wanted.group is not None:
             return self._group_offsets(key, wanted.group, numbers)
         if wanted.time is None:
             return {}

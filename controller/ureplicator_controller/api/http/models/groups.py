@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
-from ureplicator_controller.api.http.models.positions import MAX_OFFSET
+from ureplicator_controller.api.http.models.positions import MAX_OFFSET, GroupName
 from ureplicator_controller.api.http.models.requests import (
     Body,
     NumberText,
@@ -18,17 +18,13 @@ from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.models.routes import ShownSync
 from ureplicator_controller.api.http.problems import bad_request
 
-_MAX_NAME = 32_767
-_GroupName = Annotated[str, Field(max_length=_MAX_NAME)]
-"""Any text, also an empty one, of the length that a string of Kafka's protocol may have."""
-
 
 class GroupPath(Path):
     group: str
 
 
 class GroupQuery(RouteQuery):
-    name: _GroupName = Field(title="a consumer group", description="its name, with any characters")
+    name: GroupName = Field(title="a consumer group", description="its name, with any characters")
 
 
 class TranslateQuery(RouteQuery):
@@ -55,7 +51,7 @@ class FailoverQuery(RouteQuery):
 
 
 class FailoverBody(Body):
-    groups: Annotated[list[_GroupName], Field(min_length=1), Strict()] | None = Field(
+    groups: Annotated[list[GroupName], Field(min_length=1), Strict()] | None = Field(
         default=None,
         title="names of consumer groups",
         description="consumer groups of the cluster that they leave: all their topics on the route",

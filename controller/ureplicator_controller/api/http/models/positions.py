@@ -17,6 +17,8 @@ from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import bad_request
 
 MAX_OFFSET = 2**63 - 1
+GroupName = Annotated[str, Field(max_length=32_767)]
+"""Any text, also an empty one, of the length that a string of Kafka's protocol may have."""
 _ONE_OF = ("to", "offset", "time", "group")
 _NUMBER_TITLE = "a partition number"
 _NUMBER_HINT = "a whole number from 0; default: all partitions"
@@ -60,7 +62,7 @@ class SetPositionsBody(Body):
         title="a time",
         description="the first record that is not older, as in 2026-01-31T12:00:00Z; with its zone",
     )
-    group: Annotated[str, Field(min_length=1, max_length=249)] | None = Field(
+    group: GroupName | None = Field(
         default=None,
         title="the name of a consumer group",
         description="a consumer group of the source cluster: its committed offsets",
