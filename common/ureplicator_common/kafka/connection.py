@@ -18,7 +18,7 @@ from ureplicator_common.kafka.cluster_view import Broker
 from ureplicator_common.kafka.security.channel import Opened, Security
 from ureplicator_common.kafka.security.login import Login
 from ureplicator_common.kafka.security.tls import tls_reason
-from ureplicator_common.kafka.wire.sockets import receive_exactly
+from ureplicator_common.kafka.wire.sockets import Incoming
 
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 1.0
@@ -67,6 +67,7 @@ class BlockingConnection:
         self._where = where or str(broker)
         self._client_id = client_id
         self._connection = connection
+        self._incoming = Incoming(connection)
         self._login = login
         self._correlation_id = 0
 
@@ -89,6 +90,8 @@ class BlockingConnection:
         whose login is to be repeated is replaced instead.
         """
         if self._login is not None and self._login.is_due(time.monotonic()):
+            return False
+        if self._incoming:
             return False
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
@@ -152,7 +155,7 @@ class BlockingConnection:
                 for number in range(len(requests))
             ]
         return [
-            response.decode(bytes(each), version=request.version, header=True)
+            response.decode(each, version=request.version, header=True)
             for request, each in zip(requests, received, strict=True)
         ]
 
@@ -172,15 +175,15 @@ class BlockingConnection:
         request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
         return bytes(request.encode(framed=True, header=True))
 
-    def _receive(self, correlation_id: int, silence_s: float, deadline_s: float) -> bytearray:
+    def _receive(self, correlation_id: int, silence_s: float, deadline_s: float) -> bytes:
         """The next response. Raises ConnectionError for anything else, TimeoutError."""
         limits = {"silence_s": silence_s, "deadline_s": deadline_s}
-        (size,) = struct.unpack(">i", receive_exactly(self._connection, 4, **limits))
+        (size,) = struct.unpack(">i", self._incoming.take(4, **limits))
         if not 4 <= size <= MAX_RESPONSE_BYTES:
             raise ConnectionAbortedError(
                 f"a response of {size} bytes: the peer is not a Kafka broker"
             )
-        received = receive_exactly(self._connection, size, **limits)
+        received = self._incoming.take(size, **limits)
         (found,) = struct.unpack_from(">i", received)
         if found != correlation_id:
             raise ConnectionAbortedError(f"response {found} to {correlation_id}")

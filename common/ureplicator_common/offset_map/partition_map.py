@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from operator import attrgetter
 from typing import NamedTuple
@@ -25,6 +26,8 @@ from ureplicator_common.offset_map.segments import MapSegment, Part, cut, joined
 
 DECODED_SEGMENTS = 1 << 18
 """Of all partitions: about 50 MiB."""
+
+NOTHING = Part((), rises=True)
 
 Load = Callable[[int, int], bytes]
 """Value of a row again: offset of its batch in the topic, target offset of the chunk."""
@@ -42,29 +45,66 @@ class Entry(NamedTuple):
         return self.head.target
 
 
+class Bounds(NamedTuple):
+    """What limits a chunk. `reach`: position and end of the target's log, up to which it holds if it is open;
+    `target_end`: offset at the target before which it counts."""
+
+    reach: tuple[int, int] = NO_PLACE
+    target_end: int | None = None
+
+    def applied(self, part: Part, *, is_open: bool) -> Part:
+        segments = tuple(part.segments)
+        if is_open:
+            segments = extended(segments, *self.reach)
+        if self.target_end is not None and segments[-1].target_end > self.target_end:
+            segments = cut(segments, self.target_end)
+        return part._replace(segments=segments)
+
+
+class _Kept(NamedTuple):
+    """A decoded chunk, and as it was bounded last: a chunk of thousands of segments is copied for that."""
+
+    entry: Entry
+    whole: Part
+    bounds: Bounds | None = None
+    bounded: Part = NOTHING
+
+
 class Details:
     """Decoded chunks, those that were asked for last."""
 
     def __init__(self, most: int = DECODED_SEGMENTS) -> None:
         self._most = most
         self._size = 0
-        self._kept: OrderedDict[int, tuple[Entry, Part]] = OrderedDict()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
         """By the identity of the entry, which is held here."""
 
-    def part(self, entry: Entry, load: Load) -> Part:
-        """May raise as `load`, and UnknownMapFormat."""
-        known = self._kept.get(id(entry))
-        if known is not None:
+    def whole(self, load: Load, entry: Entry) -> Part:
+        """May raise as `load`, and UnknownMapFormat; so may `bounded`."""
+        return self._decoded(load, entry).whole
+
+    def bounded(self, load: Load, entry: Entry, bounds: Bounds) -> Part:
+        kept = self._kept.get(id(entry))
+        if kept is None or kept.bounds != bounds:
+            whole = self._decoded(load, entry).whole
+            part = bounds.applied(whole, is_open=entry.head.open)
+            self._kept[id(entry)] = kept = _Kept(entry, whole, bounds, part)
+        self._kept.move_to_end(id(entry))
+        return kept.bounded
+
+    def _decoded(self, load: Load, entry: Entry) -> _Kept:
+        kept = self._kept.get(id(entry))
+        if kept is not None:
             self._kept.move_to_end(id(entry))
-            return known[1]
+            return kept
         value = load(entry.at, entry.target) if entry.value is None else entry.value
         part = Part.of(decode_chunk(value).segments)
-        self._kept[id(entry)] = entry, part
+        kept = self._kept[id(entry)] = _Kept(entry, part)
         self._size += len(part.segments)
         while self._size > self._most and len(self._kept) > 1:
-            _, (_, old) = self._kept.popitem(last=False)
-            self._size -= len(old.segments)
-        return part
+            _, old = self._kept.popitem(last=False)
+            self._size -= len(old.whole.segments)
+        return kept
 
 
 def nothing_to_load(at: int, target: int) -> bytes:
@@ -127,7 +167,10 @@ class PartitionMap:
     @property
     def newest(self) -> int:
         """Target offset of the newest segment; -1 without one."""
-        return self._part(self._entries[-1]).segments[-1].target if self._entries else UNKNOWN
+        if not self._entries:
+            return UNKNOWN
+        part = self._details.whole(self._load or nothing_to_load, self._entries[-1])
+        return part.segments[-1].target
 
     def view(
         self, position: int = UNKNOWN, target_end: int = UNKNOWN, *, mapped: int = UNKNOWN
@@ -139,12 +182,8 @@ class PartitionMap:
         changes nothing.
         """
         is_named = position >= 0 and self.newest == mapped
-        return MapView(
-            tuple(self._entries), self._part, (position, target_end) if is_named else NO_PLACE
-        )
-
-    def _part(self, entry: Entry) -> Part:
-        return self._details.part(entry, self._load or nothing_to_load)
+        read = partial(self._details.bounded, self._load or nothing_to_load)
+        return MapView(tuple(self._entries), read, (position, target_end) if is_named else NO_PLACE)
 
 
 class MapView:
@@ -154,16 +193,16 @@ class MapView:
     def __init__(
         self,
         entries: Sequence[Entry] = (),
-        read: Callable[[Entry], Part] = lambda entry: Part((), rises=True),
+        read: Callable[[Entry, Bounds], Part] = lambda entry, bounds: NOTHING,
         end: tuple[int, int] = NO_PLACE,
     ) -> None:
         self._entries = entries
         self._read = read
-        self._end = end
         heads = [each.head for each in entries]
+        self._bounds = [Bounds(behind.begin, behind.target) for behind in heads[1:]] + [Bounds(end)]
         highs = [
-            max(head.high, self._reach(at)[0]) if head.open else head.high
-            for at, head in enumerate(heads)
+            max(head.high, bounds.reach[0]) if head.open else head.high
+            for head, bounds in zip(heads, self._bounds, strict=False)
         ]
         self._highest = list(accumulate(highs, max))
         """Of this chunk, and of all before it."""
@@ -180,22 +219,11 @@ class MapView:
             segments[0].target, ("", ""), 0, False, NO_PLACE, UNKNOWN, low, high, len(segments)
         )
         part = Part.of(segments)
-        return cls((Entry(head, 0, None),), lambda entry: part)
-
-    def _reach(self, at: int) -> tuple[int, int]:
-        last = at + 1 == len(self._entries)
-        return self._end if last else self._entries[at + 1].head.begin
+        return cls((Entry(head, 0, None),), lambda entry, bounds: part)
 
     def _part(self, at: int) -> Part:
         """Segments of a chunk, as far as they count before the next one."""
-        entry = self._entries[at]
-        part = self._read(entry)
-        segments = tuple(part.segments)
-        if entry.head.open:
-            segments = extended(segments, *self._reach(at))
-        if at + 1 < len(self._entries) and segments[-1].target_end > self._entries[at + 1].target:
-            segments = cut(segments, self._entries[at + 1].target)
-        return Part(segments, part.rises)
+        return self._read(self._entries[at], self._bounds[at])
 
     def _next(self, at: int, part: Part, index: int) -> MapSegment | None:
         """The segment behind one, in the order of the target's log."""
@@ -210,7 +238,7 @@ class MapView:
     def _taken_over_at(self, at: int) -> int | None:
         """Position at which the next owner began, if the map was complete up to there. From this position on
         nothing lies before its first record; records of an unknown place may lie before the position."""
-        is_open, begin = self._entries[at].head.open, self._reach(at)
+        is_open, begin = self._entries[at].head.open, self._bounds[at].reach
         return begin[0] if is_open and begin != NO_PLACE else None
 
     def forward(self, source_offset: int) -> int | None:
@@ -223,7 +251,7 @@ class MapView:
         at = bisect_right(self._lowest, source_offset) - 1
         while at >= 0 and (found is None or self._highest[at] > source_offset):
             if self._entries[at].head.low <= source_offset:
-                part = self._part(at)
+                part = self._read(self._entries[at], self._bounds[at])
                 index = part.covering(source_offset, ends=found is None)
                 first, end, target, *_ = part.segments[index]
                 if index >= 0 and source_offset < end:

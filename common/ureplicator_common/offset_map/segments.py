@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 MAX_SEGMENTS = 4_096
 """Of one partition in an audit; the older half of more is thinned out."""
+_FIRST = attrgetter("first")
 
 
 class MapSegment(NamedTuple):
@@ -54,7 +55,7 @@ class Part(NamedTuple):
         one. `ends`: a segment that ends at the offset counts as one that has it."""
         segments = self.segments
         if self.rises:
-            return bisect_right(segments, source_offset, key=attrgetter("first")) - 1
+            return bisect_right(segments, source_offset, key=_FIRST) - 1
         before = -1
         for index in range(len(segments) - 1, -1, -1):
             first, end, *_ = segments[index]

@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -11,6 +12,7 @@ from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.broker_order import FAILED_S, BrokerOrder, broker_order
 from ureplicator_common.kafka.client import (
     CONNECT_TIMEOUT_S,
+    BlockingConnection,
     Broker,
     ClusterClient,
     Security,
@@ -246,6 +248,79 @@ def test_requests_carry_the_client_id() -> None:
     assert b"\x00\x09mirror-eu" in theirs.recv(1000)
     ours.close()
     theirs.close()
+
+
+class CountedSocket(socket.socket):
+    """A socket that counts how often it is read. `most`: bytes that it gives at once."""
+
+    reads = 0
+    most = 1 << 20
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        self.reads += 1
+        return super().recv(min(bufsize, self.most), flags)
+
+
+def responses(*numbers: int) -> bytes:
+    found = b""
+    for number in numbers:
+        reply = ApiVersionsResponse(version=0, error_code=number, api_keys=[])
+        reply.with_header(correlation_id=number, client_id="")
+        found += reply.encode(framed=True, header=True)
+    return found
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[CountedSocket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with CountedSocket(fileno=ours.detach()) as counted, theirs:
+        yield counted, theirs
+
+
+def test_responses_that_have_arrived_together_are_read_at_once(
+    pair: tuple[CountedSocket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    channel = BlockingConnection(Broker(1, "h", 1), ours)
+    requests = [ApiVersionsRequest(version=0) for _ in range(3)]
+    theirs.sendall(responses(1, 2, 3))
+    found = channel.call_all(requests, ApiVersionsResponse, silence_s=5.0)
+    assert [each.error_code for each in found] == [1, 2, 3]
+    assert ours.reads == 1
+    assert channel.is_open
+
+
+def test_a_response_in_pieces_is_put_together(
+    pair: tuple[CountedSocket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    channel = BlockingConnection(Broker(1, "h", 1), ours)
+    ours.most = 3
+    theirs.sendall(responses(1, 2))
+    requests = [ApiVersionsRequest(version=0) for _ in range(2)]
+    found = channel.call_all(requests, ApiVersionsResponse, silence_s=5.0)
+    assert [each.error_code for each in found] == [1, 2]
+
+
+def test_a_connection_with_a_response_that_nobody_waits_for_is_replaced(
+    pair: tuple[CountedSocket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    channel = BlockingConnection(Broker(1, "h", 1), ours)
+    theirs.sendall(responses(1, 2))
+    channel.call(ApiVersionsRequest(version=0), ApiVersionsResponse, 5.0)
+    assert not channel.is_open
+
+
+def test_a_response_that_is_cut_off_is_a_failure(
+    pair: tuple[CountedSocket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    channel = BlockingConnection(Broker(1, "h", 1), ours)
+    theirs.sendall(responses(1)[:-1])
+    theirs.shutdown(socket.SHUT_WR)
+    with pytest.raises(ClusterUnavailable, match="closed by the broker"):
+        channel.call(ApiVersionsRequest(version=0), ApiVersionsResponse, 5.0)
 
 
 def test_a_view_that_has_not_changed_is_not_decoded_again() -> None:

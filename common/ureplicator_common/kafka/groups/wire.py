@@ -35,6 +35,7 @@ MANY_GROUPS = 8
 MANY_KEYS = 4
 """The first version of FindCoordinator with many keys in a request (KIP-699)."""
 _NO_TAGS = b"\0"
+_EMPTY = plain("")
 _ROW = struct.Struct(">iqi")
 _BARE_ROW = struct.Struct(">iqiBhB")
 """A fetched row without metadata: number, offset, epoch, size of the metadata, error, tags."""
@@ -64,8 +65,8 @@ def commit_offsets(group: str, offsets: Offsets) -> Request:
     """For a group without members."""
     topics: dict[str, list[bytes]] = {}
     for (topic, number), (offset, metadata) in offsets.items():
-        row = _ROW.pack(number, offset, UNKNOWN_LEADER_EPOCH) + plain(metadata)
-        topics.setdefault(topic, []).append(row)
+        row = _ROW.pack(number, offset, UNKNOWN_LEADER_EPOCH)
+        topics.setdefault(topic, []).append(row + (plain(metadata) if metadata else _EMPTY))
     body = [plain(group), b"\xff\xff\xff\xff", plain(""), b"\xff\xff", _INT.pack(len(topics))]
     for topic, rows in topics.items():
         body += [plain(topic), _INT.pack(len(rows)), *rows]

@@ -283,8 +283,11 @@ def _keeps(copied: CopiedPartition, source_offset: int) -> bool:
 
 
 def _note(copied: CopiedPartition, source_offset: int, *, loses: bool) -> str:
-    notes = [BEFORE_START] if _is_before_start(copied, source_offset) else []
-    return "; ".join(filter(None, (*notes, METADATA_LEFT_OUT if loses else "", _held(copied))))
+    is_before, held = _is_before_start(copied, source_offset), _held(copied)
+    if not (is_before or loses or held):
+        return ""
+    notes = BEFORE_START if is_before else "", METADATA_LEFT_OUT if loses else "", held
+    return "; ".join(filter(None, notes))
 
 
 def _held(copied: CopiedPartition) -> str:
@@ -297,10 +300,10 @@ def _held(copied: CopiedPartition) -> str:
 
 def _is_before_start(copied: CopiedPartition, source_offset: int) -> bool:
     """True if the record at this offset is gone at the source, and no map says where it was."""
-    if copied.position is None or copied.source_log is None:
+    position, log = copied.position, copied.source_log
+    if position is None or log is None or source_offset >= log.start or source_offset >= position:
         return False
-    first = min(copied.source_log.start, copied.position)
-    return source_offset < first and copied.translate(source_offset) is None
+    return copied.translate(source_offset) is None
 
 
 def _bounded(copied: CopiedPartition, translated: int | None) -> int | None:
@@ -308,6 +311,8 @@ def _bounded(copied: CopiedPartition, translated: int | None) -> int | None:
     log = copied.log
     if translated is None or log is None:
         return None
+    if log.start <= translated <= log.end:
+        return translated
     return min(max(translated, log.start), log.end)
 
 

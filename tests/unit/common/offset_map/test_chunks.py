@@ -6,7 +6,12 @@ import pytest
 
 from ureplicator_common.offset_map.chunks import FULL_SEGMENTS, Chunk
 from ureplicator_common.offset_map.codec import encode_chunk
-from ureplicator_common.offset_map.partition_map import PartitionMap
+from ureplicator_common.offset_map.partition_map import (
+    Bounds,
+    Details,
+    PartitionMap,
+    nothing_to_load,
+)
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_testkit.kafka.offset_maps import map_of
 
@@ -117,3 +122,20 @@ def test_large_rows_are_loaded_when_an_offset_is_looked_up() -> None:
     assert [view.forward(3 * n - 1) for n in range(1, 100)] == list(range(1, 100))
     assert view.forward(10**6) == 10**6
     assert asked == [(7, 0)]
+
+
+def test_an_open_chunk_is_copied_once_for_each_position() -> None:
+    """Many groups look up offsets in the newest chunk: a copy for each would take most of a pass."""
+    details = Details()
+    known = PartitionMap(details=details)
+    known.add(encode_chunk(chunk(MapSegment(0, 10, 5), open=True)))
+    first, then = (
+        [details.bounded(nothing_to_load, known.entries[0], Bounds((at, at + 5))) for _ in range(2)]
+        for at in (50, 500)
+    )
+    assert first[0] is first[1]
+    assert then[0] is then[1]
+    assert [part.segments for part in (first[0], then[0])] == [
+        (MapSegment(0, 50, 5),),
+        (MapSegment(0, 500, 5),),
+    ]
