@@ -80,6 +80,14 @@ def test_any_user_has_a_home_that_may_be_written(role: str) -> None:
     assert not re.search(r"chown|chmod|--user ", final), "nothing belongs to one user"
 
 
+def test_spark_can_start_executors_from_the_workers_image() -> None:
+    """Spark calls the entry point of an image with the one argument `executor`."""
+    assert '\nENTRYPOINT ["ureplicator"]\n' in dockerfile("worker")
+    command = cli.get_command(click.Context(cli), "executor")
+    assert command is not None
+    command.make_context("executor", [])
+
+
 def test_only_the_worker_requires_spark() -> None:
     assert "pyspark" not in role_lock("wanted", "pyproject.toml", "controller")
     assert "pyspark" in role_lock("wanted", "pyproject.toml", "worker")
