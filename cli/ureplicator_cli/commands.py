@@ -4,10 +4,10 @@
     exit code 1  refused, failed, or no controller reached; one line on stderr per reason
     exit code 2  wrong usage
 
-`roles` starts controllers, workers and auditors. `doctor` and `audit` read the Kafka clusters
-themselves; `audit` exits with 1 if records differ. `zookeeper` writes to ZooKeeper. `completion` asks
-nobody. All other commands speak to REST alone: any controller serves, and neither ZooKeeper nor Kafka has
-to be reachable from the operator's machine.
+`roles` starts controllers, workers and auditors, and executors in pods of Spark. `doctor` and `audit` read
+the Kafka clusters themselves; `audit` exits with 1 if records differ. `zookeeper` writes to ZooKeeper.
+`completion` asks nobody. All other commands speak to REST alone: any controller serves, and neither
+ZooKeeper nor Kafka has to be reachable from the operator's machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from ureplicator_cli.history import history
 from ureplicator_cli.options import SectionedGroup
 from ureplicator_cli.positions import positions
 from ureplicator_cli.rebalance import balance, freeze, rebalance, unfreeze
-from ureplicator_cli.roles import auditor, check_config, controller, executor_archive, worker
+from ureplicator_cli.roles import (
+    auditor,
+    check_config,
+    controller,
+    executor,
+    executor_archive,
+    worker,
+)
 from ureplicator_cli.routes import limits, routes
 from ureplicator_cli.status import status
 from ureplicator_cli.tasks import tasks
@@ -52,7 +59,9 @@ def cli() -> None:
     """
 
 
-cli.add_section("Run a role", controller, worker, auditor, check_config, doctor, executor_archive)
+cli.add_section(
+    "Run a role", controller, worker, auditor, check_config, doctor, executor_archive, executor
+)
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
 cli.add_section("Consumers", groups, offsets, failover)
 cli.add_section("Fleet", status, top, instances, tasks, history, fleets, claims, diagnose)

@@ -1,4 +1,4 @@
-"""The commands that start a role, check a configuration, and pack what executors need.
+"""The commands that start a role or an executor, check a configuration, and pack what executors need.
 
 A role is imported when it starts: a controller's image carries no Spark, a worker's no Flask.
 """
@@ -99,6 +99,21 @@ def auditor(config: Path, overrides: tuple[str, ...], id: str, log_json: bool) -
     from ureplicator_worker.auditor import daemon
 
     raise SystemExit(daemon.run(settings, id=id))
+
+
+@click.command()
+def executor() -> None:
+    """Run an executor of Spark in a pod.
+
+    Spark itself starts it, from the worker's image, for a worker whose spark.master is
+    k8s://...: all that it needs is in the pod's variables.
+    """
+    from ureplicator_worker.engines import executor as pod
+
+    try:
+        pod.run(os.environ)
+    except PermanentError as error:
+        fail(str(error))
 
 
 @click.command("check-config")

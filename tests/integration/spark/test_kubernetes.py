@@ -94,6 +94,7 @@ def test_the_pod_of_an_executor(jvm: Any, tmp_path: Path) -> None:
     container = rendered["container"]
     env = {each["name"]: each.get("value") for each in container["env"]}
     assert container["image"] == "registry.example/ureplicator:0.1.0"
+    assert (container.get("command"), container["args"]) == (None, ["executor"])
     assert container["resources"]["limits"]["memory"] == "896Mi"  # 512 and 384
     assert container["resources"]["requests"]["cpu"] == env["SPARK_EXECUTOR_CORES"] == "1"
     assert env["SPARK_DRIVER_URL"] == "spark://CoarseGrainedScheduler@10.1.2.3:9012"

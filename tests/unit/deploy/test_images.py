@@ -34,7 +34,7 @@ def role_lock(*arguments: str) -> str:
 def test_what_is_copied_exists(role: str) -> None:
     copies = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile(role), re.MULTILINE)
     paths = [path for words in copies for path in words.split()]
-    assert len(paths) == 8
+    assert len(paths) == 9
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
@@ -78,6 +78,14 @@ def test_any_user_has_a_home_that_may_be_written(role: str) -> None:
     final = dockerfile(role).rpartition("FROM ")[2]
     assert re.search(r"^ENV .*\bHOME=/tmp$", final, re.MULTILINE)
     assert not re.search(r"chown|chmod|--user ", final), "nothing belongs to one user"
+
+
+def test_spark_can_start_executors_from_the_workers_image() -> None:
+    """Spark calls the entry point of an image with the one argument `executor`."""
+    assert '\nENTRYPOINT ["ureplicator"]\n' in dockerfile("worker")
+    command = cli.get_command(click.Context(cli), "executor")
+    assert command is not None
+    command.make_context("executor", [])
 
 
 def test_only_the_worker_requires_spark() -> None:

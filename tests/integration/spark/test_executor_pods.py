@@ -1,0 +1,116 @@
+"""Copiers in pods that Spark starts with the entry point of the worker's image; the pods are processes."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ureplicator_common.config.roles import WorkerSettings
+from ureplicator_common.config.spark import spark_faults, spark_properties
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.spark import engines
+from ureplicator_testkit.spark.kubernetes import POLLING, KubernetesApi
+from ureplicator_worker.engines.executor import MAIN
+from ureplicator_worker.engines.spark import SparkEngine
+from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, Hello
+from ureplicator_worker.lifeline.server import LifelineServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+SLOTS = 2
+START_S = 120.0
+ENDED_S = 20.0
+
+
+@pytest.fixture
+def kubernetes(tmp_path: Path) -> Iterator[KubernetesApi]:
+    with KubernetesApi(tmp_path / "pods") as api:
+        yield api
+
+
+def worker_settings(kubernetes: KubernetesApi, folder: Path) -> WorkerSettings:
+    """With the properties that the chart sets."""
+    secret = folder / "spark-secret"
+    secret.write_text("secret")
+    return WorkerSettings(
+        slots=SLOTS,
+        bind="0.0.0.0",  # noqa: S104
+        advertise="10.1.2.3",
+        spark_secret_file=str(secret),
+        spark={
+            "spark.master": kubernetes.master,
+            "spark.kubernetes.namespace": "replication",
+            "spark.kubernetes.container.image": "registry.example/ureplicator:0.1.0",
+            "spark.kubernetes.executor.secrets.ureplicator-spark": str(folder),
+            **POLLING,
+        },
+    )
+
+
+def on_this_machine(settings: WorkerSettings) -> dict[str, str]:
+    """Driver and executors have an address of this machine only, which the configuration would refuse."""
+    assert list(spark_faults(settings, ())) == []
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {**spark_properties(settings, ()), **here}
+
+
+def test_copiers_run_in_pods_of_the_workers_image(
+    kubernetes: KubernetesApi, tmp_path: Path
+) -> None:
+    hellos: queue.SimpleQueue[Hello] = queue.SimpleQueue()
+    ended: list[object] = []
+    lifeline = LifelineServer(host="127.0.0.1")
+    lifeline.start(lambda _, message: hellos.put(message) if isinstance(message, Hello) else None)
+    engine = SparkEngine(
+        name="pods",
+        slots=SLOTS,
+        properties=on_this_machine(worker_settings(kubernetes, tmp_path)),
+        on_job_ended=lifeline.revoke,
+        on_copier_ended=lambda *about: ended.append(about),
+        on_copier_lost=lambda *about: ended.append(about),
+        on_placed=lambda copier, executor: None,
+        on_decommissioned=lambda *about: ended.append(about),
+        on_jvm_failed=ended.append,
+        on_capacity=lambda missing: None,
+        silence_s=60,
+    )
+    try:
+        engine.start()
+        for slot in range(SLOTS):
+            copier = CopierId(slot, 1)
+            engine.start_copier(copier, config(lifeline, copier), f"slot {slot}")
+        copiers = {hellos.get(timeout=START_S).pid for _ in range(SLOTS)}
+        pods = [each for each in kubernetes.processes.values() if each.running]
+        assert [MAIN in psutil.Process(each.pid).cmdline() for each in pods] == [True] * SLOTS
+        assert copiers == {pid for pod in pods for pid in copiers.intersection(pod.tree())}
+        assert ended == []
+    finally:
+        lifeline.close()
+        engines.stop(engine)
+    eventually(
+        lambda: not any(each.running for each in kubernetes.processes.values()),
+        ENDED_S,
+        "the pods end with their driver",
+    )
+    assert kubernetes.unknown == []
+
+
+def config(lifeline: LifelineServer, copier: CopierId) -> CopierConfig:
+    return CopierConfig(
+        fleet="f",
+        worker="w",
+        slot=copier.slot,
+        run=copier.run,
+        host="127.0.0.1",
+        port=lifeline.address[1],
+        token=lifeline.admit(copier),
+        clusters={},
+        commit_interval_s=1.0,
+        transaction_interval_s=0.1,
+        buffer_bytes=16 << 20,
+        silence_s=60.0,
+    )
