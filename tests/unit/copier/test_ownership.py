@@ -311,15 +311,33 @@ def test_what_was_refused_is_never_committed_afterwards(
 def test_a_refused_position_fails_its_partition_alone(ownership_fixture: OwnershipFixture) -> None:
     begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
     ownership_fixture.ledger.refused[K0] = "UNKNOWN_TOPIC_OR_PARTITION"
-    ownership_fixture.ownership.put(
-        Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])})
-    )
-    assert ownership_fixture.next(StartFailed).partition == P0
-    ownership_fixture.next(CommitFailed)
-    request = ownership_fixture.next(ProofRequested)
-    assert request.partitions == {P1: 1}
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
-    assert ownership_fixture.next(OwnershipConfirmed).partition == P1
+    both = {P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}
+    ownership_fixture.ownership.put(Commit(both))
+    failed = ownership_fixture.next(StartFailed)
+    assert (failed.partition, failed.temporary) == (P0, True)
+    assert failed.reason == f"target topic {K0[0]} was deleted, or lacks this partition"
+    assert set(ownership_fixture.next(Committed).positions) == {P1}
+    stored = ownership_fixture.ledger.positions
+    assert (stored[K0].offset, stored[K1].offset) == (10, 16)
+
+
+def test_a_partition_that_was_refused_begins_once_its_position_is_taken(
+    ownership_fixture: OwnershipFixture,
+) -> None:
+    """The stored one is committed again, so nothing of it is copied in vain."""
+    (begun,) = ownership_fixture.own(P0)
+    ownership_fixture.ledger.refused[K0] = "TOPIC_AUTHORIZATION_FAILED"
+    ownership_fixture.ownership.put(Commit({P0: commitment(15, begun)}))
+    ownership_fixture.next(StartFailed)
+    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(1)}))
+    request = ownership_fixture.until(ProofRequested)
+    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    again = ownership_fixture.until(StartFailed)
+    assert again.reason == "position refused: TOPIC_AUTHORIZATION_FAILED"
+    ownership_fixture.ledger.refused.clear()
+    commits = ownership_fixture.ledger.done.count("commit")
+    assert ownership_fixture.own(P0)[0].beginning.position == 10
+    assert ownership_fixture.ledger.done.count("commit") == commits + 1
 
 
 @pytest.mark.parametrize("step", ["initialise", "fence", "read"])

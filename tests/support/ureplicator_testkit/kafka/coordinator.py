@@ -27,6 +27,7 @@ class Coordinator(ClusterClient):
     The script of DescribeTransactions names states, or codes. `took_s`: time of each request. `view_found`:
     what it shows of topics. `closed`: it takes no connections, and has closed those that there were.
     `unreadable`: topics whose positions it does not show, and the error code beside each partition.
+    `untaken`: topics whose positions it does not take, alike; it takes the others of the request.
     """
 
     def __init__(self, **scripts: list[Any]) -> None:
@@ -40,6 +41,9 @@ class Coordinator(ClusterClient):
         self.api_keys = {*TRANSACTION_REQUESTS, DESCRIBE_TRANSACTIONS}
         self.stored: dict[tuple[str, int], Position] = {}
         self.unreadable: dict[str, int] = {}
+        self.untaken: dict[str, int] = {}
+        self.ends: list[bool] = []
+        """Outcome that each EndTxn requested."""
         self.view_found = ClusterView("cluster", {}, {}, {})
         self.closed = False
         self.created: list[tuple[str, int]] = []
@@ -163,6 +167,7 @@ class Coordinator(ClusterClient):
     _AddOffsetsToTxn = _Heartbeat = _plain
 
     def _EndTxn(self, request: Any, response: Any, code: int) -> Any:
+        self.ends.append(request.committed)
         return response(version=request.version, error_code=code, producer_id=9, producer_epoch=2)
 
     def _TxnOffsetCommit(self, request: Any, response: Any, code: int) -> Any:
@@ -175,7 +180,8 @@ class Coordinator(ClusterClient):
                     name=topic.name,
                     partitions=[
                         rows.TxnOffsetCommitResponsePartition(
-                            partition_index=row.partition_index, error_code=code
+                            partition_index=row.partition_index,
+                            error_code=code or self.untaken.get(topic.name, 0),
                         )
                         for row in topic.partitions
                     ],
