@@ -321,25 +321,6 @@ def test_a_refused_position_fails_its_partition_alone(ownership_fixture: Ownersh
     assert (stored[K0].offset, stored[K1].offset) == (10, 16)
 
 
-def test_a_partition_that_was_refused_begins_once_its_position_is_taken(
-    ownership_fixture: OwnershipFixture,
-) -> None:
-    """The stored one is committed again, so nothing of it is copied in vain."""
-    (begun,) = ownership_fixture.own(P0)
-    ownership_fixture.ledger.refused[K0] = "TOPIC_AUTHORIZATION_FAILED"
-    ownership_fixture.ownership.put(Commit({P0: commitment(15, begun)}))
-    ownership_fixture.next(StartFailed)
-    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(1)}))
-    request = ownership_fixture.until(ProofRequested)
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
-    again = ownership_fixture.until(StartFailed)
-    assert again.reason == "position refused: TOPIC_AUTHORIZATION_FAILED"
-    ownership_fixture.ledger.refused.clear()
-    commits = ownership_fixture.ledger.done.count("commit")
-    assert ownership_fixture.own(P0)[0].beginning.position == 10
-    assert ownership_fixture.ledger.done.count("commit") == commits + 1
-
-
 @pytest.mark.parametrize("step", ["initialise", "fence", "read"])
 def test_a_step_that_fails_is_tried_again_with_a_new_proof(
     ownership_fixture: OwnershipFixture, step: str
