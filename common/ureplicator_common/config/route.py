@@ -341,7 +341,7 @@ class RouteConfig(Section):
     offset_map: bool = False
     """Write where each record lies on the target to the topic `ureplicator-<fleet>-<route>-offset-map` there,
     so that offsets can be translated. The copiers create the topic and need the rights for it: CREATE,
-    DESCRIBE, WRITE and READ."""
+    DESCRIBE, WRITE and READ, and DESCRIBE_CONFIGS where its `min.insync.replicas` is above 1."""
     claim_targets: bool = False
     """Claim each target topic in the topic `ureplicator-claims` of the target cluster, so that no other fleet
     writes to it or copies it back, as far as it claims its targets, too. The controllers create the topic and

@@ -30,7 +30,7 @@ from ureplicator_common.kafka.errors import (
     error_name,
     refusal,
 )
-from ureplicator_common.kafka.list_offsets import list_at
+from ureplicator_common.kafka.list_offsets import offset_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
 from ureplicator_common.kafka.topics.creation import create_topic
 from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
@@ -137,8 +137,7 @@ class KafkaClaimLog:
 
     def _restart(self, leader: Broker) -> None:
         """The log was truncated, or begins later: it is read again from its start."""
-        code, start = list_at(self._client, leader, {_KEY: EARLIEST})[_KEY]
-        self._require(code, "DESCRIBE")
+        start = offset_at(self._client, leader, _KEY, EARLIEST)
         self._claims = Claims()
         self._claims.next_offset = start
 

@@ -19,7 +19,7 @@ from kafka.record import MemoryRecords
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import EARLIEST, LATEST, Broker, ClusterClient
 from ureplicator_common.kafka.errors import refusal
-from ureplicator_common.kafka.list_offsets import list_at
+from ureplicator_common.kafka.list_offsets import offset_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
 from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
 
@@ -43,7 +43,10 @@ class KafkaHeartbeats:
 
     def newest_ms(self, topic: str) -> int | None:
         leader = self._leader(topic)
-        start, end = self._at(leader, topic, EARLIEST), self._at(leader, topic, LATEST)
+        start, end = (
+            offset_at(self._client, leader, (topic, NUMBER), time_ms)
+            for time_ms in (EARLIEST, LATEST)
+        )
         request = fetch_request(
             {(topic, NUMBER): max(start, end - LAST_RECORDS)},
             max_bytes_each=FETCH_BYTES,
@@ -68,15 +71,6 @@ class KafkaHeartbeats:
         if broker is None:
             raise ClusterUnavailable(f"{topic}{view.leaderless(topic)}", delay_s=0.2)
         return broker
-
-    def _at(self, leader: Broker, topic: str, time_ms: int) -> int:
-        key = topic, NUMBER
-        rows = list_at(self._client, leader, {key: time_ms})
-        if key not in rows:
-            raise ClusterUnavailable(f"{topic} is not shown by its leader", delay_s=0.2)
-        code, offset = rows[key]
-        self._require(topic, code, "DESCRIBE")
-        return offset
 
     def _require(self, topic: str, code: int, right: str) -> None:
         if code:

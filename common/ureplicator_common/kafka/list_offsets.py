@@ -91,6 +91,15 @@ def list_at(
     }
 
 
+def offset_at(client: ClusterClient, leader: Broker, key: TopicPartition, time_ms: int) -> int:
+    """Offset of one partition, -1 behind the last record. Raises ClusterUnavailable, also if the leader
+    refuses or does not show the partition."""
+    found = _offset(key, list_at(client, leader, {key: time_ms}).get(key), client.name)
+    if isinstance(found, PartitionUnavailable):
+        raise found
+    return found
+
+
 def by_leader(
     view: ClusterView, keys: Iterable[TopicPartition]
 ) -> dict[Broker, list[TopicPartition]]:

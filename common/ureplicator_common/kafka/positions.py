@@ -42,7 +42,7 @@ the client library in use returns garbage for the metadata.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -177,11 +177,18 @@ class PositionStore:
         with self._client.within(COMMAND_S):
             return read_positions(self._client, self._group, wanted)
 
-    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
-        """All of them, or none. Raises Fenced, CommitRefused, ClusterUnavailable.
+    def commit(
+        self,
+        positions: Mapping[TargetPartition, Position],
+        *,
+        optional: Collection[TargetPartition] = (),
+    ) -> dict[TargetPartition, str]:
+        """All of them, or none; of the `optional` ones, whose data is not in the transaction, those that the
+        coordinator takes. It refuses each partition by itself, and keeps the others.
 
-        After any of these the outcome may be unknown: the order above must start again, and until then
-        this store refuses to commit.
+        Returns the optional ones that were refused, with the reasons. Raises Fenced, CommitRefused,
+        ClusterUnavailable. After any of these the outcome may be unknown: the order above must start again,
+        and until then this store refuses to commit.
         """
         assert self._producer is not None, "commit before initialise()"
         producer, self._producer = self._producer, None
@@ -189,13 +196,14 @@ class PositionStore:
             if producer.protocol is TransactionProtocol.ADDED:
                 self._add_group(producer)
             refused = self._add_positions(producer, positions)
-            if refused:
+            if refused.keys() - set(optional):
                 self._abort(producer)
                 raise CommitRefused(refused)
             began_s = self._client.now_s()
-            following = self._end(producer, commit=True)
+            following = self._end(producer, commit=refused.keys() != positions.keys())
             self._end_s = self._client.now_s() - began_s
             self._producer = self._checked(following)
+        return refused
 
     def wait_for_markers(self) -> None:
         """Wait for those of the last commit, before data is sent in the next transaction."""

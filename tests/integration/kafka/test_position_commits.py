@@ -4,14 +4,22 @@ import math
 from collections.abc import Iterator
 
 import pytest
+from kafka.protocol.admin.transactions import (  # type: ignore[import-untyped]  # no stubs
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, ClusterClient
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.transactions import markers
 from ureplicator_common.kafka.transactions.markers import transaction_state
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
-from ureplicator_common.model import position_group
+from ureplicator_common.model import (
+    MAX_TRANSACTION_INTERVAL_MS,
+    TRANSACTION_TIMEOUT_MS,
+    position_group,
+)
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -67,3 +75,17 @@ def test_the_markers_of_a_commit_are_written_when_it_was_waited_for_them(
         store.wait_for_markers()
         states.append(transaction_state(client, fleet))
     assert states == ["CompleteCommit"] * WAITED
+
+
+@pytest.mark.usefixtures("store")
+def test_the_coordinator_has_the_time_out_that_bounds_the_interval(
+    client: ClusterClient, fleet: str
+) -> None:
+    """It aborts a transaction that is open for longer, so one must be committed long before."""
+    response = client.call(
+        client.coordinator(fleet, TRANSACTION_COORDINATOR),
+        DescribeTransactionsRequest(version=0, transactional_ids=[fleet]),
+        DescribeTransactionsResponse,
+    )
+    (found,) = response.transaction_states
+    assert found.transaction_timeout_ms == TRANSACTION_TIMEOUT_MS >= 2 * MAX_TRANSACTION_INTERVAL_MS

@@ -1,4 +1,5 @@
-"""The offset map while its only broker is away: copying goes on, and the map is completed later."""
+"""The offset map while its broker, or a replica that it needs, is away: copying goes on, and the map is
+completed later."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
 from ureplicator_common.model import Delivery
 from ureplicator_common.offset_map.topic import CONFIGS, map_topic
-from ureplicator_testkit.copier.driver import ROUTE
+from ureplicator_testkit.copier.driver import ROUTE, StubDriver
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.copier.mapped_lane import (
     assert_map_true,
@@ -26,7 +27,7 @@ from ureplicator_testkit.copier.mapped_lane import (
 from ureplicator_testkit.records.topics import NewRecord
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.replicas import create_placed
+from ureplicator_testkit.servers.replicas import create_placed, in_sync
 
 DATA_BROKER, MAP_BROKER = 1, 2
 PROPERTIES = {
@@ -69,6 +70,30 @@ def has_moved(lane: RealLane, before: int) -> bool:
     return lane.stored(1)[0].offset > before
 
 
+def copy_without_map(lane: RealLane, driver: StubDriver, reason: str) -> None:
+    for turn in (1, 2):
+        before = lane.stored(1)[0].offset
+        lane.fill_in_turn(turn)
+        driver.wait_caught_up()
+        eventually(partial(has_moved, lane, before), 30, "a position moves")
+    assert mapped_segment(lane) == NOT_MAPPED
+    assert reason in driver.process.log_text()
+
+
+def complete_map(lane: RealLane, driver: StubDriver, name: str) -> None:
+    numbers = itertools.count()
+
+    def is_mapped() -> bool:
+        lane.fill([NewRecord(b"%s-later-%d" % (lane.topic.encode(), next(numbers)))])
+        driver.wait_caught_up()
+        return mapped_segment(lane) != NOT_MAPPED
+
+    eventually(is_mapped, 60, "the map is written again")
+    driver.stop()
+    with closing(KafkaOffsetMaps(ClusterClient(lane.target.bootstrap), name)) as maps:
+        assert_map_true(lane, mapped(lane, maps))
+
+
 @pytest.mark.parametrize("delivery", Delivery)
 def test_without_the_leader_of_the_map_copying_goes_on(
     lane: RealLane, pair: KafkaCluster, delivery: Delivery
@@ -80,22 +105,24 @@ def test_without_the_leader_of_the_map_copying_goes_on(
     driver.wait_caught_up()
     eventually(lambda: mapped_segment(lane) != NOT_MAPPED, 20, "the map is written")
     pair.kill(MAP_BROKER)
-    for turn in (1, 2):
-        before = lane.stored(1)[0].offset
-        lane.fill_in_turn(turn)
-        driver.wait_caught_up()
-        eventually(partial(has_moved, lane, before), 30, "a position moves")
-    assert mapped_segment(lane) == NOT_MAPPED
-    assert "offset map is not written" in driver.process.log_text()
+    copy_without_map(lane, driver, "offset map is not written")
     pair.restart(MAP_BROKER)
-    numbers = itertools.count()
+    complete_map(lane, driver, name)
 
-    def is_mapped() -> bool:
-        lane.fill([NewRecord(b"%s-later-%d" % (lane.topic.encode(), next(numbers)))])
-        driver.wait_caught_up()
-        return mapped_segment(lane) != NOT_MAPPED
 
-    eventually(is_mapped, 60, "the map is written again")
-    driver.stop()
-    with closing(KafkaOffsetMaps(ClusterClient(pair.bootstrap), name)) as maps:
-        assert_map_true(lane, mapped(lane, maps))
+def test_with_too_few_replicas_of_the_map_in_sync_copying_goes_on(
+    lane: RealLane, pair: KafkaCluster
+) -> None:
+    """Its leader lives, and would refuse rows and the markers that end their transaction."""
+    name = map_topic(fleet=lane.fleet, route=ROUTE)
+    config = {**CONFIGS, "min.insync.replicas": "2"}
+    create_placed(pair, name, ((DATA_BROKER, MAP_BROKER),), config=config)
+    driver = start_mapped(lane, map_settings(Delivery.EXACTLY_ONCE), resumed=False)
+    lane.fill_in_turn(0)
+    driver.wait_caught_up()
+    eventually(lambda: mapped_segment(lane) != NOT_MAPPED, 20, "the map is written")
+    pair.kill(MAP_BROKER)
+    eventually(lambda: in_sync(pair, name, 0) == {DATA_BROKER}, 30, "the replica is out of sync")
+    copy_without_map(lane, driver, "1 of 2 replicas are in sync, min.insync.replicas requires 2")
+    pair.restart(MAP_BROKER)
+    complete_map(lane, driver, name)

@@ -23,13 +23,15 @@ from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
 from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
-from ureplicator_testkit.copier.driver import StubDriver
+from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_testkit.copier.driver import StubDriver, partitions_of
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.records.topics import create_topic, sample_records
 from ureplicator_testkit.secured.brokers import USER, granted
 from ureplicator_testkit.secured.ends import Secured, logins
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.lifeline.messages import Add, Grant
 
 pytestmark = pytest.mark.integration
 
@@ -154,3 +156,69 @@ def test_settings(
         with denied(secured.source, topic, AclOperation.ALTER_CONFIGS):
             refused = admin.alter_settings({topic: {"retention.ms": "1000000"}})[topic]
             assert lacking("ALTER_CONFIGS", topic, "source") in str(refused)
+
+
+def test_a_position_that_is_refused_keeps_no_other_back(
+    lane: RealLane, secured: Secured, properties: Mapping[str, Mapping[str, str]], topic: str
+) -> None:
+    """The coordinator takes the others of the request, and the producer goes on without another epoch."""
+    other = f"{topic}-other"
+    create_topic(secured.target.bootstrap, other)
+    with closing(open_client("target", properties["target"])) as client:
+        store = PositionStore(client, group=lane.fleet, transactional_id=lane.fleet)
+        store.initialise()
+
+        def commit(offset: int) -> dict[tuple[str, int], str]:
+            positions = {(name, 0): Position(offset) for name in (topic, other)}
+            return store.commit(positions, optional=[(topic, 0)])
+
+        with denied(secured.target, topic, AclOperation.READ):
+            eventually(lambda: bool(commit(5)), SEEN_S, "the right is withdrawn")
+            assert commit(6) == {(topic, 0): lacking("READ", topic, "target")}
+            assert store.commit({(topic, 0): Position(6)}, optional=[(topic, 0)])
+            assert not store.commit({(other, 0): Position(7)})
+        found = readable(store.read({topic: [0], other: [0]}))
+        assert found[other, 0] == Position(7)
+        assert found[topic, 0].offset <= 5
+        eventually(lambda: not commit(8), SEEN_S, "the right is back")
+
+
+def test_read_at_the_target_of_one_of_two_topics(
+    lane: RealLane, secured: Secured, properties: Mapping[str, Mapping[str, str]], topic: str
+) -> None:
+    """Exactly once: one transaction of both is aborted; then the other goes on while this one is tried."""
+    forbidden = RealLane(secured.source, secured.target, f"{topic}-no", lane.fleet, lane.folder)
+    forbidden.make(1)
+    settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+    driver = lane.start(
+        1,
+        properties=properties,
+        grant=lambda part, epoch: Grant(epoch, part.topic, settings=settings),
+    )
+    (refused,) = added = partitions_of(forbidden.topic, 1)
+    driver.send(Add(added))
+    seeds = itertools.count(1)
+
+    def fill() -> None:
+        for each in (lane, forbidden):
+            each.fill(sample_records(20, partitions=1, seed=next(seeds)))
+
+    fill()
+    driver.wait_caught_up(60)
+    reason = f"position refused: {lacking('READ', forbidden.topic, 'target')}"
+    with denied(secured.target, forbidden.topic, AclOperation.READ):
+        for _ in range(4):
+            fill()
+            eventually(lambda: refused in driver.failed, SEEN_S, "its position is refused")
+            assert driver.failed.pop(refused).reason == reason
+            driver.wait_caught_up(20)
+            driver.send(Add(added))
+    log = driver.process.log_tail(10_000)
+    assert log.count("positions not committed") == 1
+    eventually(lambda: refused in driver.report or refused in driver.failed, SEEN_S, "tried again")
+    if refused in driver.failed:
+        driver.send(Add(added))
+    eventually(driver.all_online, SEEN_S, "the right is back")
+    driver.stop()
+    for each in (lane, forbidden):
+        each.assert_equal()

@@ -115,18 +115,26 @@ def test_after_any_failure_the_store_refuses_until_it_is_initialised(name: str, 
 
 def test_a_refused_partition_aborts_the_transaction() -> None:
     store, client = ready(TxnOffsetCommit=[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-    ends: list[bool] = []
-    plain = client._EndTxn
-
-    def end(request: Any, response: Any, code: int) -> Any:
-        ends.append(request.committed)
-        return plain(request, response, code)
-
-    client._EndTxn = end  # type: ignore[method-assign]
     with pytest.raises(CommitRefused) as refusal:
         store.commit({KEY: Position(5)})
     assert refusal.value.refused == {KEY: "UNKNOWN_TOPIC_OR_PARTITION"}
-    assert ends == [False]
+    assert client.ends == [False]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_what_is_refused_and_optional_is_left_out(version: int) -> None:
+    """The producer goes on: each request of the transaction had its response."""
+    client = Coordinator()
+    client.transaction_version = version
+    client.untaken = {"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    store = PositionStore(client, group="g", transactional_id="own")
+    store.initialise()
+    both = {KEY: Position(5), ("u", 0): Position(6)}
+    assert store.commit(both, optional=[KEY]).keys() == {KEY}
+    assert store.commit({KEY: Position(5)}, optional=[KEY]).keys() == {KEY}
+    with pytest.raises(CommitRefused):
+        store.commit(both, optional=[("u", 0)])
+    assert client.ends == [True, False, False], "with nothing taken there is nothing to commit"
 
 
 def test_read_gives_what_is_stored_and_nothing_unstable() -> None:

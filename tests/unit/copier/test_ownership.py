@@ -311,15 +311,14 @@ def test_what_was_refused_is_never_committed_afterwards(
 def test_a_refused_position_fails_its_partition_alone(ownership_fixture: OwnershipFixture) -> None:
     begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
     ownership_fixture.ledger.refused[K0] = "UNKNOWN_TOPIC_OR_PARTITION"
-    ownership_fixture.ownership.put(
-        Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])})
-    )
-    assert ownership_fixture.next(StartFailed).partition == P0
-    ownership_fixture.next(CommitFailed)
-    request = ownership_fixture.next(ProofRequested)
-    assert request.partitions == {P1: 1}
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
-    assert ownership_fixture.next(OwnershipConfirmed).partition == P1
+    both = {P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}
+    ownership_fixture.ownership.put(Commit(both))
+    failed = ownership_fixture.next(StartFailed)
+    assert (failed.partition, failed.temporary) == (P0, True)
+    assert failed.reason == f"target topic {K0[0]} was deleted, or lacks this partition"
+    assert set(ownership_fixture.next(Committed).positions) == {P1}
+    stored = ownership_fixture.ledger.positions
+    assert (stored[K0].offset, stored[K1].offset) == (10, 16)
 
 
 @pytest.mark.parametrize("step", ["initialise", "fence", "read"])

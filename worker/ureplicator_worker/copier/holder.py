@@ -16,11 +16,10 @@ proof from the driver, hands partitions to the lane and takes them back; it know
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
-from ureplicator_common.kafka import Position
 from ureplicator_common.model import (
     Delivery,
     GapPolicy,
@@ -212,7 +211,9 @@ class Holder:
             case Begun():
                 self._begin(event)
             case OwnershipConfirmed(partition, stored):
-                self._confirm(partition, stored)
+                self._cluster_errors.pop(TARGET, None)
+                self.committer.on_confirmed(partition, stored, self.now_s)
+                self._resume(partition, "proof granted")
             case OwnershipRefused(partition, reason):
                 self._lose(partition, Failure(f"released: {reason}", temporary=True))
             case StartFailed(partition, reason, temporary):
@@ -228,6 +229,8 @@ class Holder:
             case Committed():
                 self._cluster_errors.pop(TARGET, None)
                 self.committer.on_committed(event, self.now_s)
+                for partition in on_trial(self.owned, event.positions):
+                    self._resume(partition, "position taken")
             case Joined(transaction, targets, refused, gone):
                 self._lane.transactions.joined(transaction, targets, refused, self.now_s, gone=gone)
             case TransactionBegun(producer):
@@ -263,16 +266,18 @@ class Holder:
         position = f"from {begun.beginning.position}"
         self._move(partition, CopyState.COPYING, position, grant=grant)
         self._gaps.begin(partition, begun.beginning)
+        if begun.trial:
+            self._lane.suspend(partition)
+            self._move(partition, CopyState.SUSPENDED, begun.trial, trial=begun.trial)
+            return
         logger.info("%s: copying %s", partition, position)
 
-    def _confirm(self, partition: Partition, stored: Position) -> None:
-        """Proven again: a suspended partition goes on, from memory where data needs no ownership."""
-        self._cluster_errors.pop(TARGET, None)
-        self.committer.on_confirmed(partition, stored, self.now_s)
+    def _resume(self, partition: Partition, why: str) -> None:
+        """A suspended partition goes on, from memory where data needs no ownership."""
         state = state_of(self.owned, partition)
         if state is not None and state in CONFIRMED:
             self._lane.resume(partition)
-            self._move(partition, CONFIRMED[state], "proof granted")
+            self._move(partition, CONFIRMED[state], why, trial="")
 
     def _suspend(self, why: str) -> None:
         logger.warning("%s: %s; waiting for the proof of ownership", self._route, why)
@@ -358,6 +363,12 @@ class Holder:
 def state_of(owned: Mapping[Partition, OwnedPartition], partition: Partition) -> CopyState | None:
     found = owned.get(partition)
     return None if found is None else found.state
+
+
+def on_trial(
+    owned: Mapping[Partition, OwnedPartition], partitions: Iterable[Partition]
+) -> list[Partition]:
+    return [part for part in partitions if part in owned and owned[part].trial]
 
 
 def restart_reason(former: RouteSettings, settings: RouteSettings, topic: str) -> str:

@@ -2,7 +2,7 @@
 
                     granted, position read              fenced
     Add --> STARTING --------------------> COPYING <-------------> SUSPENDED
-                |                             |     proof granted      |
+                |                             | proof granted, taken   |
                 |                             | removed, or failed     | removed, or failed
                 |                             v         fenced         v
                 |                         DRAINING <-----------> DRAINING_SUSPENDED
@@ -19,7 +19,8 @@ more. Remove of a partition that is not held (it failed, or was never added) beg
 driver sends no Add before it has received Released or Failed, so nothing leads from RELEASING back.
 
 COPYING     the lane fetches and sends
-SUSPENDED   the transactional id was fenced: the lane keeps what it has, and neither fetches nor sends
+SUSPENDED   the transactional id was fenced: the lane keeps what it has, and neither fetches nor sends; or
+            the target has refused the position before: nothing is sent until a commit has taken it
 DRAINING    the lane fetches no more; what it has is sent and committed
 
 Any other pair is a programmer's error, raised with the partition's story.
@@ -94,13 +95,15 @@ class Failure:
 class OwnedPartition:
     """One partition of the holder.
 
-    `grant` is None until the proof. `failure`: Failed is sent at the end, in place of Released.
+    `grant` is None until the proof. `failure`: Failed is sent at the end, in place of Released. `trial`: why
+    the target refused the position, until it takes it.
     """
 
     partition: Partition
     state: CopyState = CopyState.STARTING
     grant: Grant | None = None
     failure: Failure | None = None
+    trial: str = ""
     drain_until_s: float = 0.0
     story: tuple[str, ...] = ()
 

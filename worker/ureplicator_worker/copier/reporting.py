@@ -117,7 +117,8 @@ def partition_reports(
         if each.state in IN_LANE:
             status = lane.status(each.partition)
             fenced = each.state is CopyState.SUSPENDED
-            error = (cluster_error or FENCED) if fenced else commit_error
+            suspended_for = each.trial or cluster_error or FENCED
+            error = suspended_for if fenced else commit_error
             reports[each.partition] = _in_lane(each.state, status, committed(each.partition), error)
         elif each.state is CopyState.STARTING:
             state = PartitionState.ERROR if cluster_error else PartitionState.OFFLINE

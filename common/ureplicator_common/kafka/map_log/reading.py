@@ -17,8 +17,8 @@ from kafka.protocol.consumer import FetchResponse
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import EARLIEST, READ_UNCOMMITTED, Broker, ClusterClient
-from ureplicator_common.kafka.errors import ErrorCode, error_name, refusal
-from ureplicator_common.kafka.list_offsets import list_at
+from ureplicator_common.kafka.errors import ErrorCode, refusal
+from ureplicator_common.kafka.list_offsets import offset_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row, first_offset
 from ureplicator_common.kafka.map_log.batches import decode_batches
 from ureplicator_common.model import Partition
@@ -194,9 +194,6 @@ class KafkaOffsetMaps:
     def _restart(self, leader: Broker) -> bool:
         """The log was truncated, or begins later: everything is read again from its start."""
         self._followed = self._new()
-        rows = list_at(self._client, leader, {(self._topic, NUMBER): EARLIEST})
-        code, start = rows[self._topic, NUMBER]
-        if code:
-            raise ClusterUnavailable(f"{self._topic}: {error_name(code)}", delay_s=0.2)
-        self._followed.next_offset = start
+        key = self._topic, NUMBER
+        self._followed.next_offset = offset_at(self._client, leader, key, EARLIEST)
         return True

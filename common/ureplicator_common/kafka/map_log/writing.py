@@ -4,9 +4,10 @@ The producer is that of the positions, so a copier that was fenced cannot write 
 positions are committed together. The sequence numbers of the map's partition are its own.
 
 A target that refuses the rows for good, or where the topic cannot be created, is asked again after
-`REFUSED_S`, and a leader that is away after `AWAY_S`: until then positions are committed without the map, at
-no cost. A coordinator ends no transaction with a partition whose leader is away. So the map takes part only
-once its leader is connected, and after a failure only once it has responded.
+`REFUSED_S`, and a leader that is away, or has too few replicas in sync, after `AWAY_S`: until then positions
+are committed without the map, at no cost. A coordinator ends no transaction with a partition in such a state.
+So the map takes part only once its leader is connected and has its replicas, and after a failure only once it
+has responded without an error.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from ureplicator_common.kafka.errors import (
     error_name,
     refusal,
 )
-from ureplicator_common.kafka.list_offsets import list_at
+from ureplicator_common.kafka.list_offsets import offset_at
 from ureplicator_common.kafka.map_log import MapReading, MapRefused
 from ureplicator_common.kafka.map_log.batches import encode_batch
 from ureplicator_common.kafka.map_log.creation import create_map_topic
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
+from ureplicator_common.kafka.map_log.replicas import require_in_sync, required_in_sync
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
@@ -43,6 +45,8 @@ REFUSED_S = 30.0
 AWAY_S = 10.0
 RESPONSE_S = 1.0
 """For the leader to show that it responds again: commits wait meanwhile."""
+REQUIRED_S = 30.0
+"""A setting that an operator changes is known within this time."""
 BATCH_BYTES = 400_000
 """Far below what a topic takes by default (1 MiB)."""
 STEP_BYTES = 1 << 20
@@ -82,6 +86,9 @@ class KafkaMapLog:
         self._topic = topic
         self._wall_ms = wall_ms
         self._leader: Broker | None = None
+        self._required = 1
+        """Replicas that must be in sync, as of `_required_at_s`."""
+        self._required_at_s = -math.inf
         self._sequence = 0
         self._producer: tuple[int, int] | None = None
         self._refused = ""
@@ -128,15 +135,25 @@ class KafkaMapLog:
             if self._leader is None:
                 self._create_if_missing(replication_factor)
                 with self._client.within(RESPONSE_S):
-                    list_at(self._client, self._find_leader(), {(self._topic, NUMBER): LATEST})
+                    offset_at(self._client, self._find_leader(), (self._topic, NUMBER), LATEST)
             else:
                 self._client.call_all(self._leader, [], None)  # connects where it is not
+            with self._client.within(RESPONSE_S):
+                self._require_in_sync(self._find_leader())
         except MapRefused as error:
             self._refuse(str(error), REFUSED_S)
             raise
         except ClusterUnavailable as error:
             self._refuse(str(error), AWAY_S)
             raise MapRefused(str(error)) from error
+
+    def _require_in_sync(self, leader: Broker) -> None:
+        """Raises ClusterUnavailable. A leader alone is always in sync."""
+        if self._client.now_s() - self._required_at_s >= REQUIRED_S:
+            self._required = required_in_sync(self._client, leader, self._topic)
+            self._required_at_s = self._client.now_s()
+        if self._required > 1:
+            require_in_sync(self._client, leader, self._topic, self._required)
 
     def _create_if_missing(self, replication_factor: int) -> None:
         view = self._client.view([self._topic])

@@ -27,6 +27,8 @@ class Coordinator(ClusterClient):
     The script of DescribeTransactions names states, or codes. `took_s`: time of each request. `view_found`:
     what it shows of topics. `closed`: it takes no connections, and has closed those that there were.
     `unreadable`: topics whose positions it does not show, and the error code beside each partition.
+    `untaken`: topics whose positions it does not take, alike; it takes the others of the request.
+    `replicas`, `in_sync`, `min_in_sync`: of each partition; with fewer, rows are refused.
     """
 
     def __init__(self, **scripts: list[Any]) -> None:
@@ -40,6 +42,10 @@ class Coordinator(ClusterClient):
         self.api_keys = {*TRANSACTION_REQUESTS, DESCRIBE_TRANSACTIONS}
         self.stored: dict[tuple[str, int], Position] = {}
         self.unreadable: dict[str, int] = {}
+        self.untaken: dict[str, int] = {}
+        self.replicas = self.in_sync = self.min_in_sync = 1
+        self.ends: list[bool] = []
+        """Outcome that each EndTxn requested."""
         self.view_found = ClusterView("cluster", {}, {}, {})
         self.closed = False
         self.created: list[tuple[str, int]] = []
@@ -125,9 +131,55 @@ class Coordinator(ClusterClient):
         )
 
     def _ListOffsets(self, request: Any, response: Any, code: int) -> Any:
-        return response(version=request.version, topics=[])
+        topics = response.ListOffsetsTopicResponse
+        rows = topics.ListOffsetsPartitionResponse
+        return response(
+            version=request.version,
+            topics=[
+                topics(
+                    name=topic.name,
+                    partitions=[
+                        rows(partition_index=row.partition_index, error_code=code, offset=0)
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _Metadata(self, request: Any, response: Any, code: int) -> Any:
+        topics = response.MetadataResponseTopic
+        rows = topics.MetadataResponsePartition
+        partition = rows(
+            error_code=0,
+            partition_index=0,
+            leader_id=HERE.node_id,
+            replica_nodes=list(range(1, self.replicas + 1)),
+            isr_nodes=list(range(1, self.in_sync + 1)),
+            offline_replicas=[],
+        )
+        (topic,) = request.topics
+        found = topics(error_code=0, name=topic.name, is_internal=False, partitions=[partition])
+        return response(version=request.version, brokers=[], topics=[found])
+
+    def _DescribeConfigs(self, request: Any, response: Any, code: int) -> Any:
+        rows = response.DescribeConfigsResult
+        (resource,) = request.resources
+        (name,) = resource.configuration_keys
+        config = rows.DescribeConfigsResourceResult(
+            name=name, value=str(self.min_in_sync), synonyms=[]
+        )
+        found = rows(
+            error_code=code,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[] if code else [config],
+        )
+        return response(version=request.version, results=[found])
 
     def _Produce(self, request: Any, response: Any, code: int) -> Any:
+        if self.in_sync < min(self.min_in_sync, self.replicas):
+            code = code or ErrorCode.NOT_ENOUGH_REPLICAS
         topics = response.TopicProduceResponse
         rows = topics.PartitionProduceResponse
         return response(
@@ -163,6 +215,7 @@ class Coordinator(ClusterClient):
     _AddOffsetsToTxn = _Heartbeat = _plain
 
     def _EndTxn(self, request: Any, response: Any, code: int) -> Any:
+        self.ends.append(request.committed)
         return response(version=request.version, error_code=code, producer_id=9, producer_epoch=2)
 
     def _TxnOffsetCommit(self, request: Any, response: Any, code: int) -> Any:
@@ -175,7 +228,8 @@ class Coordinator(ClusterClient):
                     name=topic.name,
                     partitions=[
                         rows.TxnOffsetCommitResponsePartition(
-                            partition_index=row.partition_index, error_code=code
+                            partition_index=row.partition_index,
+                            error_code=code or self.untaken.get(topic.name, 0),
                         )
                         for row in topic.partitions
                     ],

@@ -1,8 +1,9 @@
 """Transactional ids and committed positions of one group, as the coordinators of a target keep them.
 
 InitProducerId raises the epoch of a transactional id; a commit is accepted only under the current
-epoch of its id (`Fenced` otherwise), and then for all of its partitions or for none
-(`CommitRefused`). Unit tests of the copier, ownership histories, fleet tests and the simulation
+epoch of its id (`Fenced` otherwise). A coordinator refuses single partitions and takes the others; the client
+ends the transaction so that all of it counts, or none (`CommitRefused`), or what is left without the optional
+ones. Unit tests of the copier, ownership histories, fleet tests and the simulation
 all commit to this model.
 
     Ledger              the rules
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -65,14 +66,28 @@ class Ledger:
         transactional_id: str,
         epoch: int | None,
         positions: Mapping[TargetPartition, Position],
-    ) -> None:
-        """Raises Fenced, CommitRefused."""
+        *,
+        optional: Collection[TargetPartition] = (),
+    ) -> dict[TargetPartition, str]:
+        """Optional partitions that were refused. Raises Fenced, CommitRefused."""
+        refused = self.add_positions(transactional_id, epoch, positions, optional)
+        self.positions.update({key: at for key, at in positions.items() if key not in refused})
+        return refused
+
+    def add_positions(
+        self,
+        transactional_id: str,
+        epoch: int | None,
+        positions: Mapping[TargetPartition, Position],
+        optional: Collection[TargetPartition],
+    ) -> dict[TargetPartition, str]:
+        """As `commit`, before the end of the transaction."""
         if not self.is_current(transactional_id, epoch):
             raise Fenced(transactional_id)
         refused = {key: self.refused[key] for key in positions if key in self.refused}
-        if refused:
+        if refused.keys() - set(optional):
             raise CommitRefused(refused)
-        self.positions.update(positions)
+        return refused
 
     def perform(self, name: str, *details: Any, effect: Callable[[], None]) -> None:
         """A request arrives. Subclasses lose or delay it."""
@@ -192,15 +207,26 @@ class MemoryPositions(PositionStore):
         self._request("read", effect=effect)
         return found
 
-    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
+    def commit(
+        self,
+        positions: Mapping[TargetPartition, Position],
+        *,
+        optional: Collection[TargetPartition] = (),
+    ) -> dict[TargetPartition, str]:
         """After a failure `initialise` must come first, as in the real store."""
         epoch = self.epoch
         assert self._ready, "commit before initialise"
         assert epoch is not None
         self._ready = False
         offsets = {key: position.offset for key, position in positions.items()}
-        self._request("commit", offsets, effect=lambda: self._commit(epoch, positions))
+        refused: dict[TargetPartition, str] = {}
+        self._request(
+            "commit",
+            offsets,
+            effect=lambda: refused.update(self._commit(epoch, positions, optional)),
+        )
         self._ready = True
+        return refused
 
     def wait_for_markers(self) -> None:
         raise AssertionError("transactions of positions alone are not waited for")
@@ -208,8 +234,13 @@ class MemoryPositions(PositionStore):
     def _read_one(self, partition: TargetPartition) -> PositionOrError:
         return self.ledger.shown(partition)
 
-    def _commit(self, epoch: int, positions: Mapping[TargetPartition, Position]) -> None:
-        self.ledger.commit(self.transactional_id, epoch, positions)
+    def _commit(
+        self,
+        epoch: int,
+        positions: Mapping[TargetPartition, Position],
+        optional: Collection[TargetPartition],
+    ) -> dict[TargetPartition, str]:
+        return self.ledger.commit(self.transactional_id, epoch, positions, optional=optional)
 
     def _request(self, name: str, *details: Any, effect: Callable[[], None]) -> None:
         self.ledger.perform(name, *details, effect=effect)

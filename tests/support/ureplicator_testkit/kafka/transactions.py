@@ -9,7 +9,7 @@ is `preparing`. An EndTxn with nothing to end is refused by brokers (KAFKA-18464
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ureplicator_common.kafka import ClusterUnavailable, Position, PositionOrError
 from ureplicator_common.kafka.errors import ErrorCode
@@ -45,6 +45,7 @@ class TransactionLedger(ScriptedLedger):
         """Every position that was committed, by whom."""
         self._target = target
         self._added: dict[str, set[TopicPartition]] = {}
+        self._with_data: set[str] = set()
         self._prepared: deque[tuple[str, Mapping[TargetPartition, Position]]] = deque()
         target.check_transaction = self._check
 
@@ -77,19 +78,25 @@ class TransactionLedger(ScriptedLedger):
         transactional_id: str,
         epoch: int | None,
         positions: Mapping[TargetPartition, Position],
-    ) -> None:
+        *,
+        optional: Collection[TargetPartition] = (),
+    ) -> dict[TargetPartition, str]:
         assert positions or self._added.get(transactional_id), "nothing to end"
-        if self.preparing:
-            if not self.is_current(transactional_id, epoch):
-                raise Fenced(transactional_id)
-            self._prepared.append((transactional_id, positions))
-            return
         try:
-            super().commit(transactional_id, epoch, positions)
+            refused = self.add_positions(transactional_id, epoch, positions, optional)
         except CommitRefused:
             self._end(transactional_id, commit=False)
             raise
-        self._committed(transactional_id, positions)
+        taken = {key: at for key, at in positions.items() if key not in refused}
+        if refused and not taken:
+            assert transactional_id not in self._with_data, "data without a position is aborted"
+            self._end(transactional_id, commit=False)
+        elif self.preparing:
+            self._prepared.append((transactional_id, taken))
+        else:
+            self.positions.update(taken)
+            self._committed(transactional_id, taken)
+        return refused
 
     def is_unstable(self, partition: TargetPartition) -> bool:
         """A position of it is in a prepared transaction: stable reads wait for the marker."""
@@ -128,6 +135,7 @@ class TransactionLedger(ScriptedLedger):
 
     def _end(self, transactional_id: str, *, commit: bool) -> None:
         id, _ = self.producer(transactional_id, self.epochs[transactional_id])
+        self._with_data.discard(transactional_id)
         for key in self._added.pop(transactional_id, set()):
             self._target.logs[key].put(marker(base_offset=0, producer_id=id, commit=commit))
 
@@ -146,7 +154,10 @@ class TransactionLedger(ScriptedLedger):
         added = self._added.setdefault(current[producer], set())
         if version >= produce_api.IN_TRANSACTION:
             added.add(key)
-        return ErrorCode.NONE if key in added else ErrorCode.INVALID_TXN_STATE
+        if key not in added:
+            return ErrorCode.INVALID_TXN_STATE
+        self._with_data.add(current[producer])
+        return ErrorCode.NONE
 
 
 class MemoryTransactions(MemoryPositions):
@@ -178,14 +189,20 @@ class MemoryTransactions(MemoryPositions):
         )
         return refused
 
-    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
-        super().commit(positions)
+    def commit(
+        self,
+        positions: Mapping[TargetPartition, Position],
+        *,
+        optional: Collection[TargetPartition] = (),
+    ) -> dict[TargetPartition, str]:
+        refused = super().commit(positions, optional=optional)
         if self.protocol is TransactionProtocol.IMPLICIT:
             self.epoch = self.ledger.epochs[self.transactional_id]
             if self.ledger.stale_responses:
                 self.ledger.stale_responses -= 1
                 self.epoch -= 1
         self.protocol = self.ledger.protocol
+        return refused
 
     def wait_for_markers(self) -> None:
         self.ledger.waited += 1
@@ -195,7 +212,13 @@ class MemoryTransactions(MemoryPositions):
             raise ClusterUnavailable("still UNSTABLE_OFFSET_COMMIT", delay_s=0.0)
         return super()._read_one(partition)
 
-    def _commit(self, epoch: int, positions: Mapping[TargetPartition, Position]) -> None:
-        super()._commit(epoch, positions)
+    def _commit(
+        self,
+        epoch: int,
+        positions: Mapping[TargetPartition, Position],
+        optional: Collection[TargetPartition],
+    ) -> dict[TargetPartition, str]:
+        refused = super()._commit(epoch, positions, optional)
         if self.protocol is TransactionProtocol.IMPLICIT:
             self.ledger.bump(self.transactional_id)
+        return refused

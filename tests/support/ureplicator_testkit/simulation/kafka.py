@@ -14,7 +14,7 @@ arrive after its end.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ureplicator_common.kafka import ClusterUnavailable, Position, PositionOrError, topic_id_text
@@ -139,12 +139,19 @@ class Positions(MemoryPositions):
         self._kafka.judge_read(self, self.partitions[partition])
         return super()._read_one(partition)
 
-    def _commit(self, epoch: int, positions: Mapping[TargetPartition, Position]) -> None:
+    def _commit(
+        self,
+        epoch: int,
+        positions: Mapping[TargetPartition, Position],
+        optional: Collection[TargetPartition],
+    ) -> dict[TargetPartition, str]:
         before = {key: self.ledger.read(key) for key in positions}
-        super()._commit(epoch, positions)
+        refused = super()._commit(epoch, positions, optional)
         self._kafka.commits += 1
         for key, position in positions.items():
-            self._kafka.judge_commit(self, self.partitions[key], before[key], position)
+            if key not in refused:
+                self._kafka.judge_commit(self, self.partitions[key], before[key], position)
+        return refused
 
     def _request(self, name: str, *details: object, effect: Callable[[], None]) -> None:
         self._process.point(name)

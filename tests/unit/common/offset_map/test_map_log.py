@@ -10,7 +10,7 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterView, Leader
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.map_log import MapRefused
-from ureplicator_common.kafka.map_log.writing import AWAY_S, REFUSED_S, KafkaMapLog
+from ureplicator_common.kafka.map_log.writing import AWAY_S, REFUSED_S, REQUIRED_S, KafkaMapLog
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.offset_map.codec import Row
 from ureplicator_testkit.kafka.coordinator import HERE, LOST, Coordinator
@@ -39,9 +39,10 @@ class Writer:
 def test_a_leader_that_is_known_gets_nothing_but_the_rows() -> None:
     writer = Writer()
     writer.write()
-    assert writer.client.requests == ["ListOffsets", "AddPartitionsToTxn", "Produce"]
+    first = ["ListOffsets", "DescribeConfigs", "AddPartitionsToTxn", "Produce"]
+    assert writer.client.requests == first
     writer.write()
-    assert writer.client.requests[3:] == ["AddPartitionsToTxn", "Produce"]
+    assert writer.client.requests[4:] == ["AddPartitionsToTxn", "Produce"]
 
 
 def test_a_map_without_a_leader_takes_no_part() -> None:
@@ -63,11 +64,11 @@ def test_a_leader_that_has_closed_its_connections_takes_no_part() -> None:
     writer.client.closed = True
     with pytest.raises(MapRefused):
         writer.write()
-    assert writer.client.requests[3:] == []
+    assert writer.client.requests[4:] == []
     writer.client.clock.advance(AWAY_S)
     with pytest.raises(MapRefused):
         writer.write()
-    assert writer.client.requests[3:] == []
+    assert writer.client.requests[4:] == []
 
 
 def test_after_a_lost_response_the_next_commits_do_without() -> None:
@@ -100,3 +101,57 @@ def test_the_topic_gets_the_replicas_of_the_route() -> None:
     with pytest.raises(MapRefused):
         writer.write()
     assert writer.client.created == [(MAP, 3)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE])
+def test_a_leader_that_responds_with_an_error_takes_no_part(code: ErrorCode) -> None:
+    """It has just been elected, or is one no more."""
+    writer = Writer(ListOffsets=[code])
+    with pytest.raises(MapRefused, match=code.name):
+        writer.write()
+    assert writer.client.requests == ["ListOffsets"]
+    assert writer.log.is_refused()
+    writer.client.clock.advance(AWAY_S)
+    writer.write()
+
+
+def test_a_map_with_too_few_replicas_in_sync_takes_no_part() -> None:
+    """No marker could be written either: commits and aborts would wait for the replicas."""
+    writer = Writer()
+    writer.client.replicas, writer.client.in_sync, writer.client.min_in_sync = 3, 2, 2
+    writer.write()
+    writer.client.in_sync = 1
+    writer.client.requests.clear()
+    with pytest.raises(MapRefused, match=r"1 of 3 replicas are in sync, .* requires 2"):
+        writer.write()
+    assert "AddPartitionsToTxn" not in writer.client.requests
+    writer.client.in_sync = 2
+    writer.client.clock.advance(AWAY_S)
+    writer.write()
+
+
+def test_more_replicas_required_than_there_are_count_as_all() -> None:
+    writer = Writer()
+    writer.client.min_in_sync = 2
+    writer.write()
+
+
+def test_a_requirement_that_is_raised_is_known_soon() -> None:
+    writer = Writer()
+    writer.client.replicas, writer.client.in_sync = 3, 2
+    writer.write()
+    writer.client.min_in_sync = 3
+    writer.client.clock.advance(REQUIRED_S)
+    with pytest.raises(MapRefused):
+        writer.write()
+
+
+def test_a_requirement_that_is_not_shown_costs_one_transaction_each_time() -> None:
+    """The rows show it then; the next commits do without the map."""
+    writer = Writer(DescribeConfigs=[ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+    writer.client.replicas, writer.client.in_sync, writer.client.min_in_sync = 3, 1, 2
+    with pytest.raises(ClusterUnavailable, match="NOT_ENOUGH_REPLICAS") as caught:
+        writer.write()
+    assert not isinstance(caught.value, MapRefused)
+    with pytest.raises(MapRefused):
+        writer.write()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -165,12 +165,19 @@ class TwinStore(PositionStore):
             for number in numbers
         }
 
-    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
+    def commit(
+        self,
+        positions: Mapping[TargetPartition, Position],
+        *,
+        optional: Collection[TargetPartition] = (),
+    ) -> dict[TargetPartition, str]:
+        assert not optional
         self.done.append("commit")
         refused = {target: why for target, why in self.refused.items() if target in positions}
         if refused:
             raise CommitRefused(refused)
         self.positions.update(positions)
+        return {}
 
 
 class AwayStore(TwinStore):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 import pytest
@@ -52,8 +52,15 @@ class TwinStore(PositionStore):
         refused = PartitionUnavailable("TOPIC_AUTHORIZATION_FAILED")
         return {key: refused if key[0] == "hidden" else Position(5) for key in keys}
 
-    def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
+    def commit(
+        self,
+        positions: Mapping[TargetPartition, Position],
+        *,
+        optional: Collection[TargetPartition] = (),
+    ) -> dict[TargetPartition, str]:
+        assert not optional
         self.committed.update(positions)
+        return {}
 
 
 def renewer(first: TwinStore, second: TwinStore, *, leads: bool = True) -> PositionRenewer:

@@ -136,11 +136,13 @@ class ProofRequested:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Proven, and its position is known: copying may begin."""
+    """Proven, and its position is known: copying may begin. `trial`: reason for which the target refused the
+    position; then nothing may be sent before it is committed."""
 
     partition: Partition
     grant: Grant
     beginning: StartPosition
+    trial: str = ""
 
 
 @dataclass(frozen=True, slots=True)

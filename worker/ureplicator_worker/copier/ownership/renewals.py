@@ -9,15 +9,12 @@ and the partition may be another owner's then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.delivery import RENEW_S
 from ureplicator_worker.copier.ownership.protocol import FindStarts
-
-Records = Mapping[Partition, tuple[TargetPartition, Position]]
+from ureplicator_worker.copier.ownership.records import Records
 
 
 class Renewals:

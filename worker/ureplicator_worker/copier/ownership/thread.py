@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -30,7 +30,6 @@ from typing import assert_never
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log import MapLog
 from ureplicator_common.kafka.positions import COMMAND_S, CommitRefused, PositionStore
@@ -76,9 +75,17 @@ from ureplicator_worker.copier.ownership.protocol import (
     StartFailed,
     StartsFound,
 )
-from ureplicator_worker.copier.ownership.renewals import Records, Renewals
+from ureplicator_worker.copier.ownership.records import (
+    Records,
+    bound_to,
+    first_commitment,
+    is_first,
+    position_records,
+)
+from ureplicator_worker.copier.ownership.renewals import Renewals
 from ureplicator_worker.copier.ownership.source_side import SourceSide
 from ureplicator_worker.copier.ownership.transactional import TransactionalDelivery
+from ureplicator_worker.copier.ownership.trials import Trials
 from ureplicator_worker.copier.position_values import Commitment, MapMark, StartPosition
 from ureplicator_worker.copier.start_position import (
     CannotStart,
@@ -125,6 +132,7 @@ class Ownership:
         self._retry_at_s = 0.0
         self._transactions = TransactionalDelivery()
         self._renewing: frozenset[Partition] = frozenset()
+        self._trials = Trials()
         self._thread = threading.Thread(target=self._run, name=f"ownership-{name}", daemon=True)
 
     def start(self) -> None:
@@ -205,6 +213,7 @@ class Ownership:
                 self._order.add(partitions)
             case Forget(partition):
                 self._order.forget(partition)
+                self._trials.forget(partition)
                 self._maps.forget(partition)
                 self._gaps.pop(partition, None)
                 self._post(Forgotten(partition))
@@ -274,7 +283,7 @@ class Ownership:
         renewing, self._renewing = self._renewing & granted.keys(), frozenset()
         keys = {part: (granted[part].target_topic, part.number) for part in renewing}
         renewed = {part: (key, stored[key]) for part, key in keys.items()}
-        if renewed and not self._transact(renewed, number=0):
+        if renewed and self._transact(renewed) is None:
             return
         self._transactions.announce(self._store, self._post)
         starting = {part: grant for part, grant in granted.items() if part in self._order.waiting}
@@ -292,11 +301,15 @@ class Ownership:
         granted: Mapping[Partition, Grant],
         stored: Mapping[tuple[str, int], Position],
     ) -> None:
+        """Of an offered one nothing is sent before its position is taken, so it is not confirmed."""
         for partition, grant in granted.items():
             if partition not in self._order.held:
                 continue
-            position = stored[(grant.target_topic, partition.number)]
-            if self._order.is_ours(partition, position.offset):
+            key = (grant.target_topic, partition.number)
+            position = stored[key]
+            if partition in self._trials.offered:
+                self._fail(partition, self._trials.reason(key))
+            elif self._order.is_ours(partition, position.offset):
                 self._order.committed([(partition, position.offset)])
                 self._post(OwnershipConfirmed(partition, position))
             else:
@@ -328,8 +341,12 @@ class Ownership:
             self._order.restart()
             self._post(CommitFailed("positions of partitions that cannot start are renewed"))
             return
-        if not self._transactions.used:
-            self._commit_first(begun, renewed)
+        fresh = {part: first_commitment(event) for part, event in begun.items() if is_first(event)}
+        first = self._trials.first(begun, job.stored, fresh=self._written(fresh, marks={}))
+        if self._transactions.used:
+            begun = self._trials.offer(begun, first)
+        else:
+            begun = self._commit_first(begun, first, renewed)
         for partition, error in failed.items():
             self._fail(partition, str(error), temporary=error.temporary)
         for partition, event in begun.items():
@@ -342,63 +359,74 @@ class Ownership:
         if begun:  # proven: results from before a restart begin nothing
             self._transactions.announce(self._store, self._post)
 
-    def _commit_first(self, begun: Mapping[Partition, Begun], renewed: Records) -> None:
-        """Before the first byte is copied: a second start must not choose another position."""
-        fresh = {
-            partition: Commitment(
-                event.beginning.position,
-                event.beginning.leader_epoch,
-                event.grant,
-                event.beginning,
-                event.beginning.target_end,
-            )
-            for partition, event in begun.items()
-            if event.beginning.committed != event.beginning.position
-        }
-        records = {**self._written(fresh, marks={}), **renewed}
-        if not records:
-            return
-        if not self._transact(records, number=0):
+    def _commit_first(
+        self, begun: Mapping[Partition, Begun], first: Records, renewed: Records
+    ) -> dict[Partition, Begun]:
+        """Before the first byte is copied: a second start must not choose another position. Returns those
+        that may begin."""
+        records = {**first, **renewed}
+        done = self._transact(records) if records else {}
+        if done is None:
             raise ClusterUnavailable("target: first positions could not be committed")
+        taken = {part: event for part, event in begun.items() if part in done}
+        fresh = {part: first_commitment(event) for part, event in taken.items() if is_first(event)}
         if fresh:
             self._post(Committed(fresh))
+        return {part: each for part, each in begun.items() if part in taken or part not in first}
 
     def _commit(self, positions: Mapping[Partition, Commitment], number: int) -> None:
         if self._order.state is not OrderState.PROVEN:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
             return
         marks: dict[Partition, MapMark] = {}
+        offered = self._trials.records(positions)
+        others = {part: item for part, item in positions.items() if part not in offered}
         with self._target.within(COMMAND_S):
             if not self._accepted(
-                lambda: marks.update(self._maps.write(positions, self._store)), number
+                lambda: marks.update(self._maps.write(others, self._store)), number
             ):
                 return
-            records = self._written(positions, marks=marks)
-            done = not records or self._transact(records, number)
-            if done and self._transactions.used:
+            records = {**self._written(others, marks=marks), **offered}
+            bound = bound_to(others, data=self._transactions.used)
+            done = self._transact(records, number, bound=bound) if records else {}
+            if done is None:
+                return
+            if self._transactions.used:
                 self._store.wait_for_markers()
-        if done:
-            committed = self._maps.committed(positions)
-            self._post(Committed(committed, number, self._transactions.following(self._store)))
-            with self._target.within(COMMAND_S):
-                self._maps.read_former()
+        committed = self._maps.committed({part: positions[part] for part in done})
+        self._post(Committed(committed, number, self._transactions.following(self._store)))
+        with self._target.within(COMMAND_S):
+            self._maps.read_former()
 
-    def _transact(self, records: Records, number: int) -> bool:
-        """Commit all of them; False, with the failure posted, if none was."""
+    def _transact(
+        self, records: Records, number: int = 0, *, bound: Collection[Partition] = ()
+    ) -> Records | None:
+        """Commit them, and return those that were: one that is refused fails alone. None, with the failure
+        posted, if none was: a refusal of what the transaction is `bound` to aborts it."""
         for partition, (_, position) in records.items():
             self._order.attempt(partition, position.offset)
+        positions = dict(records.values())
+        optional = {key for part, (key, _) in records.items() if part not in bound}
+        refused: dict[TargetPartition, str] = {}
+        aborted = ""
         try:
-            accepted = self._accepted(lambda: self._store.commit(dict(records.values())), number)
+            if not self._accepted(
+                lambda: refused.update(self._store.commit(positions, optional=optional)), number
+            ):
+                return None
         except CommitRefused as error:
             self._order.restart()
-            keys = {key: part for part, (key, _) in records.items()}
-            for key, code in error.refused.items():
-                self._fail(keys[key], refusal(key[0], code))
-            self._post(CommitFailed(str(error), number))
-            return False
-        if accepted:
-            self._order.committed((part, at.offset) for part, (_, at) in records.items())
-        return accepted
+            refused.update(error.refused)
+            aborted = str(error)
+        for partition, reason in self._trials.refuse(records, refused).items():
+            self._fail(partition, reason)
+        if aborted:
+            self._post(CommitFailed(aborted, number))
+            return None
+        done = {part: each for part, each in records.items() if each[0] not in refused}
+        self._order.committed((part, at.offset) for part, (_, at) in done.items())
+        self._trials.taken(done)
+        return done
 
     def _accepted(self, request: Callable[[], None], number: int = 0) -> bool:
         """False, with the failure posted: nothing is committed before the order was gone through again."""
@@ -433,23 +461,6 @@ class Ownership:
             self._fail(job.partition, str(offset))
 
 
-def position_records(
-    positions: Mapping[Partition, Commitment],
-    *,
-    worker: str,
-    slot: int,
-    marks: Mapping[Partition, MapMark],
-) -> Records:
-    """Positions in the form of the store."""
-    return {
-        part: (
-            (item.grant.target_topic, part.number),
-            item.record(worker=worker, slot=slot, mark=marks.get(part)),
-        )
-        for part, item in positions.items()
-    }
-
-
 def not_shown(
     granted: Mapping[Partition, Grant], errors: Mapping[TargetPartition, PartitionUnavailable]
 ) -> dict[Partition, PartitionUnavailable]:
@@ -457,10 +468,3 @@ def not_shown(
     have moved the position."""
     keys = {part: (grant.target_topic, part.number) for part, grant in granted.items()}
     return {part: errors[key] for part, key in keys.items() if key in errors}
-
-
-def refusal(target_topic: str, code: str) -> str:
-    """A coordinator's code that would be read as the source's, in words."""
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
-        return f"target topic {target_topic} was deleted, or lacks this partition"
-    return f"position refused: {code}"

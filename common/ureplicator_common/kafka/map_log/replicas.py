@@ -1,0 +1,51 @@
+"""In-sync replicas of the map's partition, and how many its brokers require.
+
+While fewer are in sync than `min.insync.replicas`, a leader refuses rows (NOT_ENOUGH_REPLICAS), and the
+marker that ends their transaction, too: the transactional id waits until they are back. So the map takes part
+in no transaction then. A requirement above the number of replicas counts as that number, as with brokers from
+3.7 on (`Partition.effectiveMinIsr`).
+"""
+
+from __future__ import annotations
+
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import Broker, ClusterClient
+
+SETTING = "min.insync.replicas"
+CONFIGS_VERSION, TOPIC_RESOURCE = 1, 2
+METADATA_VERSION = 8
+
+
+def required_in_sync(client: ClusterClient, leader: Broker, topic: str) -> int:
+    """Replicas that must be in sync, the leader among them. 1 if the cluster does not show the setting.
+
+    Raises ClusterUnavailable.
+    """
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[SETTING]
+    )
+    request = DescribeConfigsRequest(
+        version=CONFIGS_VERSION, resources=[resource], include_synonyms=False
+    )
+    (found,) = client.call(leader, request, DescribeConfigsResponse).results
+    return int(next((each.value for each in found.configs if each.name == SETTING), 1))
+
+
+def require_in_sync(client: ClusterClient, leader: Broker, topic: str, required: int) -> None:
+    """Raises ClusterUnavailable if fewer are in sync, as the leader knows them."""
+    topics = [MetadataRequest.MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(
+        version=METADATA_VERSION, topics=topics, allow_auto_topic_creation=False
+    )
+    (found,) = client.call(leader, request, MetadataResponse).topics
+    for each in found.partitions:
+        needed = min(required, len(each.replica_nodes))
+        if len(each.isr_nodes) < needed:
+            raise ClusterUnavailable(
+                f"topic {topic}: {len(each.isr_nodes)} of {len(each.replica_nodes)} replicas are in sync,"
+                f" {SETTING} requires {needed}",
+                delay_s=0.2,
+            )

@@ -1,0 +1,73 @@
+"""Partitions whose position the target refused: none of their data is sent before it takes the position.
+
+In one transaction are the data and the positions of many partitions, so a position that is refused then
+aborts the transaction for all. A coordinator refuses each partition by itself (TxnOffsetCommit has an error
+for each) and keeps the others. So the position is offered first while nothing of the partition is in the
+transaction: refused, it fails the partition alone. Exactly once, it goes with the next commit of the others,
+and the lane holds the partition back until then. At least once, it is committed before the partition begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.transactions.position_rows import TargetPartition
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.ownership.protocol import Begun
+from ureplicator_worker.copier.ownership.records import Records, refusal, target_key
+
+
+class Trials:
+    """`offered`: begun, and nothing of theirs is sent; with the records that are to be taken. A refusal is
+    remembered until a position of the partition is taken here, also while others own it."""
+
+    def __init__(self) -> None:
+        self.offered: dict[Partition, tuple[TargetPartition, Position]] = {}
+        self._refused: dict[TargetPartition, str] = {}
+
+    def reason(self, key: TargetPartition) -> str:
+        """Of the last refusal; "" if the position need not be offered."""
+        return self._refused.get(key, "")
+
+    def first(
+        self,
+        begun: Mapping[Partition, Begun],
+        stored: Mapping[TargetPartition, Position],
+        *,
+        fresh: Records,
+    ) -> Records:
+        """Records to commit before data is sent: first positions, and those stored that were refused."""
+        keys = {part: target_key(event) for part, event in begun.items() if part not in fresh}
+        found = {part: (key, stored[key]) for part, key in keys.items() if self.reason(key)}
+        return {**fresh, **found}
+
+    def offer(self, begun: Mapping[Partition, Begun], first: Records) -> dict[Partition, Begun]:
+        """With the positions that the next commit must have taken before anything is sent."""
+        trials = {part: self.reason(target_key(event)) for part, event in begun.items()}
+        self.offered.update({part: first[part] for part, why in trials.items() if why})
+        return {part: replace(event, trial=trials[part]) for part, event in begun.items()}
+
+    def refuse(
+        self, records: Records, refused: Mapping[TargetPartition, str]
+    ) -> dict[Partition, str]:
+        """The partitions whose positions were refused, with the reasons in words."""
+        reasons: dict[Partition, str] = {}
+        for partition, (key, _) in records.items():
+            if key in refused:
+                self.offered.pop(partition, None)
+                reasons[partition] = self._refused[key] = refusal(key[0], refused[key])
+        return reasons
+
+    def taken(self, records: Records) -> None:
+        for partition, (key, _) in records.items():
+            self.offered.pop(partition, None)
+            self._refused.pop(key, None)
+
+    def forget(self, partition: Partition) -> None:
+        self.offered.pop(partition, None)
+
+    def records(self, partitions: Iterable[Partition]) -> Records:
+        """Those of the offered ones among these."""
+        return {part: self.offered[part] for part in partitions if part in self.offered}
