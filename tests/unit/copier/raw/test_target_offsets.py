@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ureplicator_common.offset_map.partition_map import MapView
@@ -167,6 +167,8 @@ def test_what_is_not_marked_as_repeated_is_there_once(
 
 
 @settings(max_examples=200)
+@example([("unplaced", [0]), ("abort", [0]), ("batch", [0]), ("batch", [0, 2])], True, False)
+@example([("unplaced", [0]), ("abort", [0]), ("hole", [0]), ("batch", [0, 2])], True, True)
 @given(HISTORIES, st.booleans(), st.booleans())
 def test_segments_for_a_map_are_exact(
     history: list[tuple[str, list[int]]], transactional: bool, end_known: bool

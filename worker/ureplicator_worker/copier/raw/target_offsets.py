@@ -95,7 +95,7 @@ class TargetOffsets:
         self._repeats = 0
         """So many of the next records may be there already."""
         self._last = UNKNOWN
-        """Source offset of the last record of a built batch."""
+        """Source offset of the last record of the batch before: the next may hold further outputs of it."""
         self._open_from = UNKNOWN
         """Target offset at which the open transaction begins."""
 
@@ -134,6 +134,7 @@ class TargetOffsets:
             self._last = offsets.at(records - 1)
         else:
             self._place(first, target, records)
+            self._last = first + records - 1
 
     def _is_plain(self, runs: Sequence[Run]) -> bool:
         """Each run begins behind the one before, and the first behind all that is known."""
@@ -221,7 +222,7 @@ class TargetOffsets:
         """The transaction is aborted."""
         if self._open_from >= 0:
             self._cut(1 << 62, self._open_from)
-        self._open_from = UNKNOWN
+        self._open_from = self._last = UNKNOWN
 
     def segments(self) -> tuple[Segment, ...]:
         """Segments that are committed, in order."""
