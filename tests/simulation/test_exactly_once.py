@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from ureplicator_testkit.exactly_once.mutants import MUTANTS
+from ureplicator_testkit.seeds import seeds
 
-SEEDS = 2_000
 MUTANT_SEEDS = 600
 AT_A_TIME = max(1, min(2, os.cpu_count() or 1))
 TIMEOUT_S = 1_700
@@ -36,10 +36,10 @@ def histories(*options: str) -> Run:
     )
 
 
-def test_two_thousand_seeds_keep_every_invariant() -> None:
-    run = histories("--seeds", str(SEEDS))
+def test_seeds_keep_every_invariant() -> None:
+    run = histories("--seeds", str(seeds()))
     assert run.returncode == 0, run.stdout + run.stderr
-    assert f"{SEEDS} seeds, no violation" in run.stdout
+    assert f"{seeds()} seeds, no violation" in run.stdout
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 from ureplicator_testkit.group_sync.checks import Violation
 from ureplicator_testkit.group_sync.history import History
 from ureplicator_testkit.group_sync.mutants import MUTANTS
+from ureplicator_testkit.seeds import seeds
 from ureplicator_worker.copier.ownership import map_commits
 
-SEEDS = 600
 MUTANT_SEEDS = 200
 FORMER = 3
 """Chunks of former owners, above which they are adopted here."""
@@ -21,7 +21,7 @@ def early_adoption(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_history_keeps_every_invariant() -> None:
-    for seed in range(SEEDS):
+    for seed in range(seeds()):
         try:
             History(seed).run()
         except Violation as error:

@@ -1,5 +1,5 @@
-"""Value of the simulation: each safeguard that is removed must be detected within the seeds that are
-run for each change, as a violation of the invariant that it protects.
+"""Value of the simulation: each safeguard that is removed must be detected, as a violation of the invariant
+that it protects.
 
 The mutants run as processes of their own, as many at a time as there are cores.
 """
@@ -17,7 +17,7 @@ import pytest
 from ureplicator_testkit.simulation.mutants import MUTANTS
 
 SEEDS = 2_000
-"""As many as `test_seeds` runs."""
+"""As many as `scripts/test --long` runs of the product as it is."""
 AT_A_TIME = max(1, min(2, os.cpu_count() or 1))
 TIMEOUT_S = 1_700
 
