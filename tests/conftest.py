@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from ureplicator_testkit.servers import processes
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_testkit.times import pytest_runtest_protocol as pytest_runtest_protocol
 
 HERE = Path(__file__).parent
 ORDER = ("unit", "simulation", "helm", "integration", "faults")

@@ -1,6 +1,6 @@
-"""Features that the README and its pages name, and the tests on real servers that `scripts/test` runs of them.
+"""Features that the README names, and the tests on real servers that `scripts/test` runs of each.
 
-`scripts/test --all` runs all others too. `python -m ureplicator_testkit.features` prints the tests, a line each.
+`scripts/test --all` runs the others too. `python -m ureplicator_testkit.features` prints these, a line each.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ TESTS = {
         "integration/worker/test_raw_lane_ownership.py::test_a_copier_that_thaws_never_commits",
         "integration/worker/test_raw_lane_ownership.py::test_sigkill_repeats_no_more_than_was_not_committed",
     ),
-    "exactly once": (
-        "integration/worker/test_exactly_once.py::test_a_backlog_and_what_follows",
-    ),
+    "exactly once": ("integration/worker/test_exactly_once.py::test_a_backlog_and_what_follows",),
     "versions of Kafka": (
         "integration/worker/test_kafka_versions.py::test_every_kind_of_batch_is_copied_once_and_in_order",
     ),
@@ -29,9 +27,7 @@ TESTS = {
         "integration/coordination/test_leadership.py::test_killed_leader_is_replaced_and_leaves_no_port_taken",
         "integration/coordination/test_contract.py::test_the_server_knows_our_session_by_the_same_id",
     ),
-    "a fleet that grows and loses a worker": (
-        "integration/fleet/shares/test_leave.py",
-    ),
+    "a fleet that grows and loses a worker": ("integration/fleet/shares/test_leave.py",),
     "topics by REST": (
         "integration/fleet/test_rest.py::test_one_reads_what_one_wrote",
         "integration/fleet/test_topic_life.py::test_a_new_topic_is_copied_from_its_first_record_and_an_old_one_from_the_routes_start",
