@@ -5,6 +5,7 @@ first test that needs them and serve all that follow, so every test uses topics 
 A test that freezes or kills a server starts one of its own.
 """
 
+import os
 import re
 import threading
 import uuid
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from ureplicator_testkit.servers import processes
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_testkit.spark import archive
 from ureplicator_testkit.times import pytest_runtest_protocol as pytest_runtest_protocol
 
 HERE = Path(__file__).parent
@@ -33,6 +35,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("busy machine")
+os.environ.update(archive.environment())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

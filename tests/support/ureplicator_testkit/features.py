@@ -27,7 +27,9 @@ TESTS = {
         "integration/coordination/test_leadership.py::test_killed_leader_is_replaced_and_leaves_no_port_taken",
         "integration/coordination/test_contract.py::test_the_server_knows_our_session_by_the_same_id",
     ),
-    "a fleet that grows and loses a worker": ("integration/fleet/shares/test_leave.py",),
+    "a fleet that grows and loses a worker": (
+        "integration/fleet/shares/test_leave.py::test_share_of_a_worker_that_leaves_moves_at_once_and_without_a_repeat",
+    ),
     "topics by REST": (
         "integration/fleet/test_rest.py::test_one_reads_what_one_wrote",
         "integration/fleet/test_topic_life.py::test_a_new_topic_is_copied_from_its_first_record_and_an_old_one_from_the_routes_start",
@@ -67,7 +69,9 @@ TESTS = {
     "claims between fleets": (
         "integration/kafka/test_claims.py::test_of_fleets_that_claim_at_once_one_gets_each_topic",
     ),
-    "executors of a Spark cluster": ("integration/spark/test_driver_imports.py",),
+    "executors of a Spark cluster": (
+        "integration/spark/test_shipping.py::test_copiers_run_from_an_archive_on_executors_of_one_core",
+    ),
 }
 
 if __name__ == "__main__":

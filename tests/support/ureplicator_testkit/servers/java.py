@@ -95,7 +95,7 @@ def archive_of_classes(version: str = KAFKA_VERSION) -> Path:
 
     `scripts/setup --tests` makes it by a first start and end. Java takes it only with the very same jars.
     """
-    return jars_folder() / f"kafka_2.13-{version}-java-{_version(str(java_executable()))}.jsa"
+    return jars_folder() / f"kafka_2.13-{version}-java-{java_version()}.jsa"
 
 
 def _shared_classes(version: str) -> tuple[str, ...]:
@@ -129,6 +129,11 @@ def java_executable() -> Path:
         if found and _major(_version(found)) >= 17:
             return Path(found)
     raise NotSetUpError("Java 17 or later is needed: run scripts/setup")
+
+
+def java_version() -> str:
+    """As `17.0.15`."""
+    return _version(str(java_executable()))
 
 
 @cache

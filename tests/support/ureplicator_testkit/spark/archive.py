@@ -1,0 +1,59 @@
+"""Spark's classes as Java maps them into memory: the JVM of a driver starts at half the cost.
+
+`scripts/setup --tests` makes the archive by a first start and end. Java takes it only with the same jars,
+so it lies in their environment. Run as a program, this module makes it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from ureplicator_testkit.servers.java import QUICK_START, java_version
+
+QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+FIRST_USE = """
+from pyspark import SparkConf, SparkContext
+settings = {"spark.master": "local[1]", "spark.app.name": "archive", "spark.ui.enabled": "false"}
+with SparkContext(conf=SparkConf().setAll(settings.items())) as context:
+    context.parallelize([0, 1]).map(str).collect()
+"""
+
+
+def archive_of_classes() -> Path:
+    return Path(sys.prefix) / f"spark-java-{java_version()}.jsa"
+
+
+def environment() -> Mapping[str, str]:
+    """Variables with which Spark starts the JVMs of drivers so."""
+    archive = archive_of_classes()
+    shared = (f"-XX:SharedArchiveFile={archive}", *QUIET) if archive.exists() else ()
+    return {
+        "SPARK_SUBMIT_OPTS": " ".join((*QUICK_START, *shared)),
+        "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START),
+    }
+
+
+def make_archive() -> None:
+    """No half of a file gets the name."""
+    archive = archive_of_classes()
+    if archive.exists():
+        return
+    part = archive.with_suffix(f".{os.getpid()}.part")
+    options = (*QUICK_START, f"-XX:ArchiveClassesAtExit={part}", *QUIET)
+    subprocess.run(  # noqa: S603  # this very module's text
+        [sys.executable, "-c", FIRST_USE],
+        env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options)},
+        check=True,
+        capture_output=True,
+    )
+    if not part.exists():
+        raise SystemExit(f"this Java has not written {part}")
+    part.rename(archive)
+
+
+if __name__ == "__main__":
+    make_archive()
