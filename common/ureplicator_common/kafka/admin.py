@@ -1,4 +1,4 @@
-"""Topics of a real cluster, through confluent-kafka: the only module that imports that library.
+"""Topics of a real cluster, through confluent-kafka, which beside it only the streams of the audit import.
 
 Its traps, and the countermeasures:
 
