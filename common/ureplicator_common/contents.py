@@ -155,7 +155,7 @@ class TopicIntent(Content):
     target_created: bool = False
     """The target topic with `target_topic_id` was created for this topic, not found."""
     source_gone_ms: int = 0
-    """Since when the source topic is deleted; 0: it is not. While it is, the topic is stopped."""
+    """Time since which the source topic is deleted; 0: it is not. While it is, the topic is stopped."""
     positions: Annotated[
         Mapping[int, PositionChange],
         PlainSerializer(_ordered_changes, return_type=dict[int, PositionChange]),
@@ -254,7 +254,8 @@ class IdealEntry(Content):
     """Session of the worker that the last such move took it from: see `core.planning.no_progress` of the
     controller."""
     failing_since_ms: int = 0
-    """Since when each try fails, on whichever workers (wall clock, for display only); 0: none does."""
+    """Time since which each try fails, on whichever workers (wall clock, for display only); 0: none
+    does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +286,8 @@ class Failing(StrEnum):
 
     NO = ""
     HERE = "here"
-    """At the worker, as a handler that is not installed there: another one may be able to copy it."""
+    """A fault at the worker, such as a handler that is not installed there: another one may be able to
+    copy it."""
     ANYWHERE = "anywhere"
     """A record, a right or a limit: the partition fails on every worker."""
 
@@ -438,7 +440,8 @@ class Switches(Content):
 
 @dataclass(frozen=True, slots=True)
 class IsolatedSubject(Content):
-    """In `isolated`: what the leader's plan leaves alone, since a step for it cannot be written, and why."""
+    """Entry of `isolated`: a subject that the leader's plan leaves alone, since a step for it cannot be
+    written, and why."""
 
     what: str
     reason: str
@@ -486,4 +489,4 @@ class LiveController(Content):
     pid: int = 0
     version: str = ""
     routes_digest: str = ""
-    """Of the routes in its file, to see that all controllers have the same."""
+    """Digest of the routes in its file, to see that all controllers have the same."""

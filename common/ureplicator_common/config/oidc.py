@@ -13,7 +13,7 @@ from ureplicator_common.config.section import Fault, Faults, Section
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
-"""Only those with a private and a public key: with the others, who can judge a token can make one."""
+"""Algorithms with a private and a public key alone: with the others, who can judge a token can make one."""
 
 
 class OidcSettings(Section):

@@ -64,8 +64,9 @@ _Change = tuple[SessionState, tuple[Listener, ...]]
 RECONNECT_DELAY_S = 1.0
 CLOSE_GRACE_S = 2.0
 MIN_CONNECT_TIMEOUT_S = 1.0
-"""For the connection, and again for the session. A third of the session timeout, shared by all hosts,
-leaves time to try each of them before the session ends (silence was noticed after two thirds)."""
+"""Least time for the connection, and again for the session. A third of the session timeout, shared by
+all hosts, leaves time to try each of them before the session ends (silence was noticed after two
+thirds)."""
 MAX_PATIENCE = 4
 """Factor of that time with TLS, doubled with each handshake that takes too long: many clients that come back
 at once keep servers busy with handshakes, and giving up early makes more of them."""
@@ -85,7 +86,7 @@ class _Handler(SequentialThreadingHandler):
         self._socket: socket.socket | None = None
         self._server = ""
         self._address: tuple[str, int] | None = None
-        """Of the last attempt to connect."""
+        """Address of the last attempt to connect."""
         self._has_session = False
         self._is_refused = False
         self._patience = 1
@@ -315,7 +316,7 @@ class ZooKeeperConnection:
             return True
 
     def join(self) -> None:
-        """After `stop`: wait for the threads. May be called from a listener."""
+        """Wait for the threads, after `stop`. May be called from a listener."""
         self._changes.put(None)
         if self._connected is not None and self._notifier is not threading.current_thread():
             self._notifier.join()
@@ -336,7 +337,7 @@ class ZooKeeperConnection:
             cutter.join()
 
     def _state_changed(self, state: str) -> None:
-        """In kazoo's connection thread."""
+        """Pass on kazoo's new state. It runs in kazoo's connection thread."""
         self._on_change(state == KazooState.CONNECTED)
         self._changes.put((SessionState(state.lower()), self._listeners))
 
@@ -350,7 +351,7 @@ class ZooKeeperConnection:
                     log.exception("session listener failed at %s", state)
 
     def _died(self) -> None:
-        """In kazoo's connection thread, as it ends."""
+        """Start another connection thread. It runs in kazoo's, as that ends."""
         log.error("the ZooKeeper connection thread died; starting another")
         revival = threading.Thread(target=self._revive, name="zookeeper revival", daemon=True)
         self._revivals = [each for each in self._revivals if each.is_alive()] + [revival]

@@ -65,7 +65,7 @@ class BrokerOrder:
 
 
 def broker_order(bootstrap: str) -> BrokerOrder:
-    """That of a list of seeds, `host:port,host:port`. Raises ValueError."""
+    """The order of a list of seeds, `host:port,host:port`. Raises ValueError."""
     return BrokerOrder(map(_address, bootstrap.split(",")))
 
 

@@ -24,7 +24,7 @@ from ureplicator_common.offset_map.codec import Head, decode_chunk, decode_head
 from ureplicator_common.offset_map.segments import MapSegment, Part, cut, joined
 
 DECODED_SEGMENTS = 1 << 18
-"""Of all partitions: about 50 MiB."""
+"""Decoded segments of all partitions: about 50 MiB."""
 
 Load = Callable[[int, int], bytes]
 """Value of a row again: offset of its batch in the topic, target offset of the chunk."""
@@ -49,10 +49,10 @@ class Details:
         self._most = most
         self._size = 0
         self._kept: OrderedDict[int, tuple[Entry, Part]] = OrderedDict()
-        """By the identity of the entry, which is held here."""
+        """Parts by the identity of the entry, which is held here."""
 
     def part(self, entry: Entry, load: Load) -> Part:
-        """May raise as `load`, and UnknownMapFormat."""
+        """The segments of an entry. May raise as `load`, and UnknownMapFormat."""
         known = self._kept.get(id(entry))
         if known is not None:
             self._kept.move_to_end(id(entry))
@@ -166,13 +166,13 @@ class MapView:
             for at, head in enumerate(heads)
         ]
         self._highest = list(accumulate(highs, max))
-        """Of this chunk, and of all before it."""
+        """Highest offset of this chunk and of all before it."""
         self._lowest = list(accumulate((head.low for head in reversed(heads)), min))[::-1]
-        """Of this chunk, and of all behind it."""
+        """Lowest offset of this chunk and of all behind it."""
 
     @classmethod
     def of(cls, segments: Sequence[MapSegment]) -> MapView:
-        """Of segments that are known."""
+        """A view of segments that are known."""
         if not segments:
             return cls()
         low, high = (pick(n for each in segments for n in each[:2]) for pick in (min, max))

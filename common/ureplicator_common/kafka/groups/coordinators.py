@@ -19,7 +19,7 @@ FOUND = 200
 
 
 class Coordinators:
-    """Of one cluster. Belongs to one thread."""
+    """Coordinators of the groups of one cluster. Belongs to one thread."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client

@@ -61,7 +61,7 @@ def fetch_offsets(groups: Sequence[str], version: int) -> Request:
 
 
 def commit_offsets(group: str, offsets: Offsets) -> Request:
-    """For a group without members."""
+    """The OffsetCommit of a group without members."""
     topics: dict[str, list[bytes]] = {}
     for (topic, number), (offset, metadata) in offsets.items():
         row = _ROW.pack(number, offset, UNKNOWN_LEADER_EPOCH) + plain(metadata)
@@ -73,7 +73,7 @@ def commit_offsets(group: str, offsets: Offsets) -> Request:
 
 
 def list_groups() -> Request:
-    """In all states."""
+    """ListGroups, for groups in all states."""
     return Request(LIST_GROUPS, 4, b"\1" + _NO_TAGS)
 
 

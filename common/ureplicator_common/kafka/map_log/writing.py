@@ -42,11 +42,11 @@ from ureplicator_common.offset_map.codec import Row
 REFUSED_S = 30.0
 AWAY_S = 10.0
 RESPONSE_S = 1.0
-"""For the leader to show that it responds again: commits wait meanwhile."""
+"""Time for the leader to show that it responds again: commits wait meanwhile."""
 BATCH_BYTES = 400_000
 """Far below what a topic takes by default (1 MiB)."""
 STEP_BYTES = 1 << 20
-"""Of a response that is read between two commits."""
+"""Bytes of a response that is read between two commits."""
 TIMEOUT_MS = 4_000
 TRIES = 5
 RETRY_S = 0.1

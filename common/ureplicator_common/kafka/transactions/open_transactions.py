@@ -125,7 +125,8 @@ def _named(
 
 
 def _described(client: ClusterClient, row: object) -> OpenTransaction:
-    """With the time at which it began, if its coordinator tells. Raises ClusterUnavailable."""
+    """The transaction with the time at which it began, if its coordinator tells. Raises
+    ClusterUnavailable."""
     id: str = getattr(row, "transactional_id", "")
     listed = OpenTransaction(
         getattr(row, "producer_id", -1), -1, id, str(getattr(row, "transaction_state", ""))

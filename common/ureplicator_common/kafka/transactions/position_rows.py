@@ -30,7 +30,7 @@ def by_partition(
 
 
 def readable(found: Mapping[TargetPartition, PositionOrError]) -> dict[TargetPartition, Position]:
-    """Without those that the cluster does not show."""
+    """Positions without those that the cluster does not show."""
     return {key: each for key, each in found.items() if isinstance(each, Position)}
 
 
@@ -44,7 +44,8 @@ def unreadable(
 def all_readable(
     found: Mapping[TargetPartition, PositionOrError],
 ) -> Mapping[TargetPartition, Position]:
-    """For a single topic. Raises PartitionUnavailable, that of the first partition with one."""
+    """Positions of a single topic, all of them. Raises PartitionUnavailable, that of the first
+    partition with one."""
     errors = unreadable(found)
     if errors:
         raise errors[min(errors)]
