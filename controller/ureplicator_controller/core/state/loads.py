@@ -43,7 +43,7 @@ class MeasuredLoads(dict[Partition, PartitionLoad]):
 
     @cached_property
     def settled(self) -> Mapping[Partition, float]:
-        """Also of partitions that have made no progress for as long."""
+        """Settled rates, also of partitions that have made no progress for as long."""
         return {
             partition: load.steady_bytes_per_s
             for partition, load in self.items()

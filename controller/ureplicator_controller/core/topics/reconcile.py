@@ -210,7 +210,7 @@ class _Reconciler:
             self._unconfirmed[key] = before
 
     def _gone_ms(self, key: TopicKey, intent: TopicIntent, source: TopicInfos | None) -> int:
-        """Since when the source topic is gone; 0: it is not."""
+        """Time since which the source topic is gone; 0: it is not."""
         is_gone = is_source_gone(key, intent, source)
         return (intent.source_gone_ms or self._wall_ms) if is_gone else 0
 

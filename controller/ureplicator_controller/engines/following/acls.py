@@ -40,7 +40,7 @@ LOCKS_OUT = AclRefused(
     " allow.everyone.if.no.acl.found. Give the copiers' principal WRITE at the target on this topic, on its"
     " prefix or on all topics (*)"
 )
-"""Or the brokers do not show whether they have it."""
+"""Refusal also where the brokers do not show whether they have it."""
 TOO_MANY = AclRefused(f"the route has added {MAX_ACLS} rights, the maximum")
 
 

@@ -22,7 +22,7 @@ from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.metrics import ControlMetrics
 
 CHECK_INTERVAL_S = 300.0
-"""Between two rounds that read the settings of all topics and change none."""
+"""Time between two rounds that read the settings of all topics and change none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
