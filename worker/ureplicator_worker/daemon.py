@@ -95,7 +95,7 @@ def run(settings: Settings, *, id: str) -> int:
 
 
 def leader_missing(coordination: Coordination, paths: znodes.Paths, fleet: str) -> str:
-    """What a worker waits for whose fleet has no leader; "" with one, or if ZooKeeper does not tell."""
+    """Text for a worker that waits for its fleet's leader; "" with one, or if ZooKeeper does not tell."""
     try:
         if coordination.get(paths.leader) is not None:
             return ""

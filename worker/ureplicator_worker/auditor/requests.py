@@ -80,7 +80,7 @@ class RequestedAudits:
         self._wait = wait
         self._claimed: TopicKey | None = None
         self.failures: Failures[str] = Failures()
-        """Of requests by id, as far as no outcome could be written."""
+        """Failures of requests by id, as far as no outcome could be written."""
         self.counts = dict.fromkeys(("done", "cancelled", "not_verified", "failed"), 0)
         """Audits that ended so."""
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from crc32c import crc32c
 
 STEP_BYTES = 16 << 10
-"""To append so many zeros takes as long as to look up a map."""
+"""Zeros of one step: to append so many takes as long as to look up a map."""
 MOST_STEPS = 64
 """Looked up at once: 1 MiB, the largest batch that brokers accept unless configured otherwise."""
 _ALL = 0xFFFFFFFF

@@ -50,7 +50,7 @@ count of records and the first four bytes of the first one; then its fifth byte.
 _LENGTH_AT = 8
 _EPOCH_AT = 12
 _REST_FROM = HEADER_BYTES + 4
-"""Of the bytes behind the numbers of the only record, if its length has one byte."""
+"""Place of the bytes behind the numbers of the only record, if its length has one byte."""
 _PORTION_BYTES = 128 << 10
 
 _FRONT_SIZE = SMALL_BYTES
@@ -112,7 +112,7 @@ class _Cursor:
 
     @property
     def leader_epoch(self) -> int:
-        """Of the last batch that was taken."""
+        """Leader epoch of the last batch that was taken."""
         epoch: int = _INT32.unpack_from(self.data, self.begin + _EPOCH_AT)[0]
         return epoch
 

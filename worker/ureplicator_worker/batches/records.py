@@ -64,7 +64,7 @@ def zigzag(value: int) -> bytes:
 
 CODES = [zigzag(value) for value in range(CODE_SIZE)]
 ZERO_CODES = [b"\0" + code for code in CODES]
-"""Behind the attributes, which are 0."""
+"""Codes behind the attributes, which are 0."""
 
 
 def _spans() -> array[int]:

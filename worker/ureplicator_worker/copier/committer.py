@@ -91,7 +91,7 @@ class Committer:
         return self._failures.error(now_s)
 
     def on_fenced(self, event: FencedOut, now_s: float) -> str:
-        """What happened, for the log."""
+        """Text of what happened, for the log."""
         self._aborted(event.number, now_s)
         return f"fenced ({event.reason})"
 

@@ -162,7 +162,7 @@ class Transactions(Protocol):
     """Transactions of a lane: everything that it sends belongs to the open one."""
 
     def deliver(self, *, transactional: bool) -> None:
-        """In transactions from now on, or in none. Only without partitions."""
+        """Send in transactions from now on, or in none. Only without partitions."""
 
     def begin(self, producer: Producer) -> None:
         """Open the next transaction: everything sent from now on belongs to it."""

@@ -25,7 +25,7 @@ USE_EVERY_S = 5.0
 
 ONLINE_EVERY = 5
 FULL_EVERY = 150
-"""After so many reports everything is sent again: no state of the driver rests on one message for long."""
+"""Reports after which everything is sent again: no state of the driver rests on one message for long."""
 SEGMENTS_EACH = 20
 """A hundred partitions a second, each with some kilobytes at most."""
 

@@ -63,7 +63,7 @@ THREAD_SWITCH_S = 0.001
 """The commit thread must not keep the interpreter from the data loop for the default 5 ms."""
 
 REQUEST_TIMEOUT_S = 5.0
-"""For a request of the threads that may block."""
+"""Time for a request of the threads that may block."""
 
 
 def copy(config: CopierConfig) -> None:

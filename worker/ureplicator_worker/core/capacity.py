@@ -96,7 +96,8 @@ def announce_if_changed(state: WorkerState) -> list[Instruction]:
 
 
 def _what_is_missing(state: WorkerState) -> str:
-    """Of a worker without any copier: Spark has no room, or copiers have cores and end or do not connect."""
+    """The reason of a worker without any copier: Spark has no room, or copiers have cores and end or do
+    not connect."""
     for slot in state.slots:
         if crashes := _crash_loop(slot):
             return crashes

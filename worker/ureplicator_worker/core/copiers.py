@@ -53,7 +53,7 @@ BALANCE_EVERY_S = 10.0
 """Slots that are uneven at two such moments in a row are balanced: the leader's own moves end sooner."""
 MOVED_AT_ONCE = 4
 MOVED_AT_ONCE_SHARE = 0.05
-"""Of all partitions of the worker; the larger of both limits counts."""
+"""Share of all partitions of the worker; the larger of both limits counts."""
 
 _REPORTED = {
     PartitionState.ONLINE: PartitionPhase.ONLINE,
@@ -295,7 +295,7 @@ def _surplus(state: WorkerState) -> Mapping[int, int]:
 
 
 def _make_leave(state: WorkerState, slot: Slot, many: int) -> list[Instruction]:
-    """Only partitions that are copied: others gain nothing by another slot."""
+    """Release partitions, only those that are copied: others gain nothing by another slot."""
     sent = held_partitions.sent_to(state, slot.copier)
     leaving = sorted(p for p in sent if state.held[p].phase is PartitionPhase.ONLINE)[:many]
     for partition in leaving:

@@ -90,7 +90,7 @@ def route_metrics(
 
 
 def process_metrics(slots: Mapping[int, Measures], *, jvm_pid: int) -> Iterator[Metric]:
-    """Of this process, the driver's JVM and the copiers, each with what it started."""
+    """Metrics of this process, the driver's JVM and the copiers, each with what it started."""
     labels = ("process", "slot")
     cpu = CounterMetricFamily("ureplicator_worker_cpu_seconds", "Processor time", labels=labels)
     memory = GaugeMetricFamily("ureplicator_worker_memory_bytes", "Resident memory", labels=labels)

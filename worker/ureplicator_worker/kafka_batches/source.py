@@ -153,7 +153,7 @@ class BatchReader(DataSourceReader):
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Without partitions Spark starts one task, without a range."""
+        """Read a range. Without partitions Spark starts one task, without a range."""
         if isinstance(partition, RangePartition):
             yield from read_records(self._options, partition.value, self._columns)
 

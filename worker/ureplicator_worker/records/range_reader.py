@@ -206,7 +206,7 @@ class RangeReader:
         return stored
 
     def _connect(self) -> None:
-        """To the leader. Raises ClusterUnavailable, LogChanged."""
+        """Connect to the leader. Raises ClusterUnavailable, LogChanged."""
         view = self._client.view([self._topic])
         leader = view.leaders.get((self._topic, self._partition))
         broker: Broker | None = view.brokers.get(leader.node_id) if leader else None
@@ -220,7 +220,8 @@ class RangeReader:
         self._connection = FetchConnection(broker, keys, open_connection=self._open)
 
     def _send_next(self) -> None:
-        """When the broker wants it; after a response without a batch, a while later."""
+        """Send the next request when the broker wants it; after a response without a batch, a while
+        later."""
         pause_s = max(self._throttled_s, self._empty.delay_s)
         if pause_s:
             self._client.pause(pause_s)

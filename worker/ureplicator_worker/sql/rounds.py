@@ -90,7 +90,7 @@ class Round:
             segment.next_offset = self.offset(self.rows - 1) + 1
 
     def offset(self, row: int) -> int:
-        """At the source."""
+        """Offset of a row at the source."""
         number = bisect.bisect_right(self.starts, row) - 1
         return self.pieces[number].offset(row - self.starts[number])
 

@@ -74,8 +74,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Up to `place` both sides are equal. `differs`: they are not, or not provably, in the next `records`; 0:
-    one of them has ended."""
+    """Result of a comparison of batches: up to `place` both sides are equal. `differs`: they are not,
+    or not provably, in the next `records`; 0: one of them has ended."""
 
     place: Place
     differs: bool = False

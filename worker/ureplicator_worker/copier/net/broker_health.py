@@ -15,7 +15,7 @@ MALFORMED_DELAYS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class BrokerHealth:
-    """By node id: the error, when to connect again, and until when nothing is sent."""
+    """Health of brokers by node id: the error, when to connect again, and until when nothing is sent."""
 
     def __init__(self) -> None:
         self._errors: dict[int, str] = {}

@@ -34,8 +34,8 @@ NO_LEADER = Leader(-1, -1)
 BACKLOG_BYTES = 64 << 10
 """A partition that brings so much in a response, or has so much to send, has a backlog."""
 BACKLOG_KEPT_S = 3.0
-"""After the last of it: longer than a response takes on a slow line (`line_rate.BUSY_S`). A change of the
-connection waits until nothing is in flight, so it must be rare."""
+"""Time after the last of a backlog: longer than a response takes on a slow line (`line_rate.BUSY_S`). A
+change of the connection waits until nothing is in flight, so it must be rare."""
 
 
 class Traffic(IntEnum):

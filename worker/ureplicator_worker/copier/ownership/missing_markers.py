@@ -35,7 +35,7 @@ class Sighting:
         return self.seen_s - self.since_s >= MARKER_WAIT_S
 
     def holds(self, acknowledged: int, now_s: float) -> bool:
-        """Of the same marker. A lost one stays so: a partition in ERROR looks seldom."""
+        """True of the same marker. A lost one stays so: a partition in ERROR looks seldom."""
         same = self.acknowledged == acknowledged
         return same and (self.is_lost or now_s - self.seen_s <= UNSEEN_S)
 

@@ -78,7 +78,7 @@ class Locate:
 
 @dataclass(frozen=True, slots=True)
 class FindStarts:
-    """To the source's side: these are proven. `number`: of the proof."""
+    """Order to the source's side: these are proven. `number`: of the proof."""
 
     number: int
     grants: Mapping[Partition, Grant]
@@ -88,7 +88,7 @@ class FindStarts:
 
 @dataclass(frozen=True, slots=True)
 class StartsFound:
-    """From the source's side: a portion of the results."""
+    """Event from the source's side: a portion of the results."""
 
     job: FindStarts
     found: Mapping[Partition, StartPosition | CannotStart]
@@ -96,7 +96,7 @@ class StartsFound:
 
 @dataclass(frozen=True, slots=True)
 class SourceFailed:
-    """From the source's side: no result for the rest."""
+    """Event from the source's side: no result for the rest."""
 
     job: FindStarts
     error: ClusterUnavailable
@@ -104,7 +104,7 @@ class SourceFailed:
 
 @dataclass(frozen=True, slots=True)
 class GapLocated:
-    """From the source's side: the offset at which the policy continues."""
+    """Event from the source's side: the offset at which the policy continues."""
 
     job: Locate
     offset: int | ClusterUnavailable
