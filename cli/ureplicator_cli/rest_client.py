@@ -16,7 +16,8 @@ from ureplicator_cli.output import fail
 
 DEFAULT_URL = "http://127.0.0.1:9000"
 TIMEOUT_S = 30.0
-"""Longer than a controller waits for a cluster that is away: its response gives the better reason."""
+"""A time longer than a controller waits for a cluster that is away: its response gives the better
+reason."""
 
 
 class RestFailure(Exception):
@@ -81,7 +82,7 @@ _LOGIN = "ureplicator_cli.login"
 
 
 def login_of_command() -> Login:
-    """Empty outside of a command."""
+    """The login of a command; empty outside of a command."""
     context = click.get_current_context(silent=True)
     return context.meta.get(_LOGIN, Login()) if context else Login()
 

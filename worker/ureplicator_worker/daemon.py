@@ -74,7 +74,7 @@ CONNECT_TIMEOUT_S = 5.0
 CONNECT_RETRY_S = 0.1
 FLUSH_TIMEOUT_S = 3.0
 FIRST_LOOK_S = 15.0
-"""Longer than a controller takes to be elected that is started at the same time."""
+"""A time longer than a controller takes to be elected that is started at the same time."""
 LOOK_EVERY_S = 60.0
 
 

@@ -52,7 +52,7 @@ class BufferedSocket(socket.socket):
 
 
 class TlsSocket(BufferedSocket, ssl.SSLSocket):
-    """The same with TLS."""
+    """A buffered socket with TLS."""
 
 
 def buffered(plain: socket.socket) -> BufferedSocket:

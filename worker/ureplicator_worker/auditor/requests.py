@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 MAX_ATTEMPTS = 10
-"""More than the restarts that a fleet sees in the hours of a long audit."""
+"""Attempts, more than the restarts that a fleet sees in the hours of a long audit."""
 
 
 class Compare(Protocol):

@@ -31,7 +31,7 @@ the most that brokers take by default, they are a pass of the default rate."""
 GUESSED_BYTES = 1_000.0
 """Size of a record, where none is known."""
 LEAD_OFFSETS = 1_000
-"""Compared before a difference, so that both sides are aligned where it begins."""
+"""Offsets that are compared before a difference, so that both sides are aligned where it begins."""
 
 
 @dataclass(frozen=True, slots=True)

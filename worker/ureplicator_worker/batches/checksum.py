@@ -62,7 +62,7 @@ def _mapped(plain: int, steps: int) -> int:
 
 @lru_cache(MOST_STEPS)
 def _map(steps: int) -> _Tables:
-    """Composed of the maps for half of the steps."""
+    """The map, composed of those for half of the steps."""
     bits = [1 << bit for bit in range(32)]
     if steps == 1:
         bits = [_plain(_ZEROS, each) for each in bits]

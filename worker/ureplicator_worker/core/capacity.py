@@ -26,7 +26,7 @@ START_TIMEOUT_S = 15.0
 """A copier that has not connected by then finds no Spark capacity: Spark starts one in 1-2 s, 5 s on
 a busy machine."""
 MISSING_TIMEOUT_S = 5.0
-"""The same while Spark is known to lack something: it replaces a lost executor within that time."""
+"""The time-out while Spark is known to lack something: it replaces a lost executor within that time."""
 
 
 def change(state: WorkerState, missing: str) -> None:

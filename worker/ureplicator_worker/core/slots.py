@@ -37,7 +37,7 @@ STEADY_S = 10.0
 RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0)
 """Delay before the first, second, ... restart; the last one repeats."""
 CRASH_DELAYS_S = (*RESTART_DELAYS_S, 4.0, 8.0, 15.0)
-"""The same for a copier that ended before it connected: each start costs seconds of a core."""
+"""Delays for a copier that ended before it connected: each start costs seconds of a core."""
 CRASH_LOOP = 3
 """Crashes in a row that are no accident."""
 NO_RESTARTS = Backoff(RESTART_DELAYS_S)

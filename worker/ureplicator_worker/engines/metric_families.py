@@ -24,8 +24,8 @@ COUNTED = {
     "skipped": "Records skipped because the target rejects them for good",
     "gaps": "Gaps in the source that were skipped by policy",
 }
-"""Counted by route, too. A route is counted from the start of the worker, so the first skipped record is seen
-as an increase; the series of a partition may begin with it."""
+"""Counters of partitions that are counted by route, too. A route is counted from the start of the
+worker, so the first skipped record is seen as an increase; the series of a partition may begin with it."""
 
 
 def histogram(

@@ -74,7 +74,7 @@ class _Throttling:
 
 
 class Telemetry:
-    """Written by the event loop, read by the web server, under one lock."""
+    """Measures that are written by the event loop and read by the web server, under one lock."""
 
     def __init__(self, routes: Iterable[Route] = ()) -> None:
         """`routes`: those that are counted from the start, whatever is copied."""

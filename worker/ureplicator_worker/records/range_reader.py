@@ -69,7 +69,7 @@ FETCH_BYTES = 4 << 20
 RETRY_S = 0.2
 CORRUPT_TRIES = 3
 LONGEST_WAIT_MS = 8_000
-"""Less than the silence after which a connection counts as broken."""
+"""Milliseconds, less than the silence after which a connection counts as broken."""
 EMPTY = Backoff((0.05, 0.1, 0.2, 0.5, 1.0))
 """Pauses after responses without a batch. Brokers usually have waited by themselves, before each."""
 

@@ -124,7 +124,7 @@ class Round:
         return part
 
     def divided(self) -> Iterator[Round]:
-        """Smaller rounds, in order, of more than one row or segment."""
+        """The smaller rounds, in order, of more than one row or segment."""
         if len(self.segments) > 1:
             for segment in self.segments:
                 yield self.part(segment, segment.first, segment.stop)

@@ -27,8 +27,8 @@ from ureplicator_common.kafka.wire.reader import Reader
 from ureplicator_common.kafka.wire.request import Request, compact, plain, varint
 
 UNKNOWN_LEADER_EPOCH = -1
-"""Written with each offset. An epoch of the source that is above the target's would make consumers refresh
-their metadata again and again."""
+"""Leader epoch that is written with each offset. An epoch of the source that is above the target's
+would make consumers refresh their metadata again and again."""
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = 8, 9, 10, 15, 16
 MANY_GROUPS = 8
 """The first version of OffsetFetch with many groups in a request (KIP-709)."""

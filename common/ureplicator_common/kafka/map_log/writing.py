@@ -44,7 +44,7 @@ AWAY_S = 10.0
 RESPONSE_S = 1.0
 """Time for the leader to show that it responds again: commits wait meanwhile."""
 BATCH_BYTES = 400_000
-"""Far below what a topic takes by default (1 MiB)."""
+"""Bytes of a batch, far below what a topic takes by default (1 MiB)."""
 STEP_BYTES = 1 << 20
 """Bytes of a response that is read between two commits."""
 TIMEOUT_MS = 4_000
@@ -174,7 +174,7 @@ class KafkaMapLog:
             raise
 
     def _produce(self, rows: Sequence[Row], store: PositionStore) -> None:
-        """The same batch until it is taken: the broker knows it by its sequence."""
+        """Send the same batch until it is taken: the broker knows it by its sequence."""
         producer = store.producer
         if self._producer != (producer.id, producer.epoch):
             self._producer, self._sequence = (producer.id, producer.epoch), 0

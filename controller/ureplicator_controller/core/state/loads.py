@@ -27,7 +27,7 @@ LOAD_REVIEW_INTERVAL_S = 60.0
 SETTLED_S = 240.0
 """Most of the window over which workers average (300 s)."""
 NEGLIGIBLE_BYTES_PER_S = float(1 << 20)
-"""Copied by one slot in about ten milliseconds. Smaller differences between workers are ignored."""
+"""Rate that one slot copies in about ten milliseconds. Smaller differences between workers are ignored."""
 
 RECENT_WRITES = 2
 """Loads that were written so many times since count as recent: a worker writes them every ten seconds."""

@@ -175,7 +175,8 @@ class _Reconciler:
 
     @cached_property
     def _held_topics(self) -> Set[TopicKey]:
-        """Computed at most once: it iterates over all assignments and current states."""
+        """Topics that are held, computed at most once: it iterates over all assignments and current
+        states."""
         return held_topics(self._snapshot)
 
     # Topics that are whitelisted.

@@ -39,7 +39,7 @@ class RawTransactions:
         latency: Latencies,
     ) -> None:
         self._transaction = LaneTransaction(transactional_id)
-        """The same one for ever: it knows the sequences that its last producer has used."""
+        """One transaction for ever: it knows the sequences that its last producer has used."""
         self._partitions = partitions
         self._source = source
         self._target = target

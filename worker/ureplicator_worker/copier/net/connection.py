@@ -43,8 +43,8 @@ MAX_UNDER_WAY_BYTES = 20 << 20
 READS_PER_TURN = 16
 """Reads after which other connections are read."""
 HEAD_BYTES = 512
-"""Received at once where a response begins: most acknowledgements are smaller. Bytes of larger responses that
-come with it are moved in memory."""
+"""Bytes that are received at once where a response begins: most acknowledgements are smaller. Bytes of
+larger responses that come with it are moved in memory."""
 MAX_RESPONSE_BYTES = 1 << 30
 """A size above the largest batch that a broker can be configured to accept; more is no broker's
 response."""

@@ -16,8 +16,8 @@ from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
 
 MARKER_WAIT_S = 60.0
-"""Far longer than a coordinator is without a leader (`broker.session.timeout.ms`, 9 s by default, an election
-and the load of its log)."""
+"""A time far longer than a coordinator is without a leader (`broker.session.timeout.ms`, 9 s by
+default, an election and the load of its log)."""
 UNSEEN_S = 30.0
 """A log that was not seen for longer, more than between two tries of a partition, could not be read."""
 

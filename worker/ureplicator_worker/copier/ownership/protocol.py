@@ -161,7 +161,7 @@ class OwnershipRefused:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """Forgotten by the thread: it cannot start, or cannot go on."""
+    """A partition that the thread has forgotten: it cannot start, or cannot go on."""
 
     partition: Partition
     reason: str

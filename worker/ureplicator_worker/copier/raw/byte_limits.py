@@ -21,14 +21,14 @@ from ureplicator_common.model import Limited, LimitKind, Route, TopicKey
 from ureplicator_worker.lifeline.messages import LimitUse
 
 BURST_S = 0.5
-"""Longer than a round trip between continents, during which the bucket must not overflow."""
+"""A time longer than a round trip between continents, during which the bucket must not overflow."""
 READY_PART = 0.25
 MAX_WAIT_S = 1.0
 """Longest time between two calls of `room`; a longer time was not spent waiting for the bucket."""
 
 
 class TokenBucket:
-    """Empty at first. `change` keeps what was borrowed."""
+    """A bucket of tokens, empty at first. `change` keeps what was borrowed."""
 
     __slots__ = ("_at_s", "_tokens", "_waiting_since_s", "rate", "throttled_s")
 

@@ -274,7 +274,7 @@ class SendWindow:
         batch.release()
 
     def lost(self, batch: Batch) -> None:
-        """Refused for now, or without a response: it is sent again."""
+        """A batch was refused for now, or is without a response: it is sent again."""
         batch.settled = True
         self._disturbed = True
         self._limit = MAX_IN_FLIGHT_NEW_PRODUCER

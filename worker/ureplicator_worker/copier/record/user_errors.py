@@ -55,7 +55,7 @@ def _is_caller(module: str) -> bool:
 
 
 def python_reason(text: str) -> str:
-    """The same of a function in a Python process of Spark, from Spark's message; "" if it has none."""
+    """The reason for a function in a Python process of Spark, from Spark's message; "" if it has none."""
     found = _STACK.findall(text)
     if not found:
         return ""

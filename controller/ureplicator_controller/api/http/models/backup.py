@@ -190,7 +190,7 @@ class ImportTopicsBody(Body):
 
 
 class ImportBlacklistBody(OptionalBody):
-    """Empty: the topic is in the path."""
+    """An empty body: the topic is in the path."""
 
 
 class ImportWorkerBody(Body):

@@ -97,7 +97,7 @@ class RouteCost:
 
 
 class TimelineStore:
-    """Shared by threads. Every call may raise TimelineUnavailable."""
+    """Store of the timeline, shared by threads. Every call may raise TimelineUnavailable."""
 
     def __init__(self, path: str = IN_MEMORY) -> None:
         self._lock = threading.Lock()
