@@ -271,7 +271,7 @@ ALONE: Mapping[str, Callable[[], Iterable[Figure]]] = {
     "members": lambda: members.figures(FOLDER),
     "merge": lambda: merge.figures(progress=_print_progress),
 }
-"""What a flag has measured in the folder, instead of copies."""
+"""Figures that a flag has measured in the folder, instead of copies."""
 
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:

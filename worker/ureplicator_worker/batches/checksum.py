@@ -22,7 +22,8 @@ from crc32c import crc32c
 STEP_BYTES = 16 << 10
 """Zeros of one step: to append so many takes as long as to look up a map."""
 MOST_STEPS = 64
-"""Looked up at once: 1 MiB, the largest batch that brokers accept unless configured otherwise."""
+"""Steps that are looked up at once: 1 MiB, the largest batch that brokers accept unless configured
+otherwise."""
 _ALL = 0xFFFFFFFF
 _ZEROS = memoryview(bytes(STEP_BYTES))
 

@@ -82,7 +82,7 @@ class Committer:
             self._delivery.committed(event.number, offsets, now_s)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
-        """Retried soon."""
+        """The commit is retried soon."""
         self._aborted(event.number, now_s)
         self._failures.failed(event.reason, now_s, waited_s=event.waited_s)
 

@@ -193,7 +193,7 @@ class Copier:
                 route.remove_all()
 
     def _report(self) -> None:
-        """Skipped while the driver does not read: a later report holds all changes."""
+        """Send a report, or skip it while the driver does not read: a later report holds all changes."""
         if not self._driver.ready:
             return
         partitions: dict[Partition, PartitionReport] = {}

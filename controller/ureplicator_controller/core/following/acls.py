@@ -40,7 +40,7 @@ from ureplicator_controller.core.following.topics import FollowedTopic
 
 ALL_USERS, ALL_TOPICS = "User:*", "*"
 BEHIND_ALL = "\x7f"
-"""Greater than each character of a topic's name."""
+"""A character greater than each character of a topic's name."""
 MAX_ACLS = 10_000
 """Access rights that one route adds at most: its node takes 16 bytes for each, compressed."""
 

@@ -286,7 +286,7 @@ class Process:
         return self._fleet.ledger.is_current(id, self._own.get(id))
 
     def drop(self, partition: Partition, reason: str) -> None:
-        """Not copied until the next proof; the copier keeps the partition."""
+        """Stop copying a partition until the next proof; the copier keeps the partition."""
         del self.copies[partition]
         if partition in self.added:
             self._report(partition, PartitionState.ERROR, reason=reason)

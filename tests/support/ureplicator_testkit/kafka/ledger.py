@@ -54,7 +54,7 @@ class Ledger:
         return self.positions.get(partition, NO_POSITION)
 
     def shown(self, partition: TargetPartition) -> PositionOrError:
-        """In the response to a reader."""
+        """The position in the response to a reader."""
         topic, number = partition
         if topic in self.unreadable:
             return PartitionUnavailable(f"{topic}/{number}: {self.unreadable[topic]}")
@@ -155,7 +155,7 @@ class MemoryPositions(PositionStore):
         self.ledger = ledger
         self.transactional_id = transactional_id
         self.epoch: int | None = None
-        """As given by the last InitProducerId; None while there was none."""
+        """Epoch as given by the last InitProducerId; None while there was none."""
         self._ready = False
 
     @property
@@ -193,7 +193,7 @@ class MemoryPositions(PositionStore):
         return found
 
     def commit(self, positions: Mapping[TargetPartition, Position]) -> None:
-        """After a failure `initialise` must come first, as in the real store."""
+        """Commit positions. After a failure `initialise` must come first, as in the real store."""
         epoch = self.epoch
         assert self._ready, "commit before initialise"
         assert epoch is not None

@@ -89,7 +89,7 @@ class BufferPool:
 
     @property
     def used_bytes(self) -> int:
-        """Leased and adopted."""
+        """Bytes leased and adopted."""
         return self._used_bytes
 
     @property
