@@ -21,7 +21,7 @@ reason."""
 
 
 class RestFailure(Exception):
-    """Refused, failed or not reached; the text is one line for people.
+    """A call that was refused, failed or did not reach a controller; the text is one line for people.
 
     `refused`: a controller has judged the request, and will not carry it out. `status`: of the response; 0:
     there was none.

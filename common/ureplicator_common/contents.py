@@ -92,7 +92,7 @@ _Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
 _Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
 _Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
 _Slots = Annotated[int, Field(ge=0, le=MAX_SLOTS)]
-"""Bounded: for each slot a fencing process makes a request."""
+"""Number of slots, bounded: for each slot a fencing process makes a request."""
 _WholeSeconds = Annotated[float, PlainSerializer(int, return_type=int)]
 _Tenths = Annotated[float, PlainSerializer(_one_decimal, return_type=float)]
 

@@ -481,7 +481,7 @@ def encode_current(current: CurrentState) -> bytes:
 
 
 def encode_loads(loads: Mapping[Partition, PartitionLoad]) -> bytes:
-    """Rounded: a worker of many partitions writes this every few seconds."""
+    """Encode loads, rounded: a worker of many partitions writes this every few seconds."""
     return _loads.encode(dict(sorted(loads.items())))
 
 

@@ -23,7 +23,8 @@ class OidcSettings(Section):
     """Address of the provider (HTTPS), as its tokens name it. Its keys are found by its
     `/.well-known/openid-configuration`. Empty: no provider."""
     audience: str = ""
-    """Whom a token must be made for, among others (`aud`): the name of uReplicator at the provider."""
+    """Audience that a token must be made for, among others (`aud`): the name of uReplicator at the
+    provider."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256")
     """Algorithms of signatures that count; tokens with any other are refused."""
     roles_claim: str = "roles"

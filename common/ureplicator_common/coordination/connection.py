@@ -77,7 +77,7 @@ class NotSent(KazooException):
 
 
 class _Handler(SequentialThreadingHandler):
-    """kazoo's threads and sockets; connects within bounds, and can cut a connection."""
+    """Handler of kazoo's threads and sockets; connects within bounds, and can cut a connection."""
 
     def __init__(self, *, connect_timeout_s: float, tls: TlsContexts | None) -> None:
         super().__init__()

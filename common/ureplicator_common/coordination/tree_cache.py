@@ -89,7 +89,7 @@ class Tree:
             contents, children = fresh, set(fresh)
 
     def outdated(self, paths: Sequence[str]) -> tuple[set[str], set[str]]:
-        """Those of the paths whose content, and those whose children differ from the servers'."""
+        """Paths of those given whose content, and those whose children differ from the servers'."""
         contents: set[str] = set()
         children: set[str] = set()
         for path, found in zip(paths, self._reader.check(paths), strict=True):

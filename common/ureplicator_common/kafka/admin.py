@@ -207,7 +207,7 @@ class ConfluentTopicAdmin:
         return self._visible(topic, partitions).topic_id
 
     def _create(self, topics: Sequence[NewTopic]) -> dict[str, Exception | None]:
-        """Those that were not created, with the reason."""
+        """Topics that were not created, with the reason."""
         futures = self._call(
             lambda: self._client.create_topics(list(topics), request_timeout=self._timeout_s),
             refused=TopicRefused,

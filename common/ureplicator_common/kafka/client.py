@@ -142,7 +142,7 @@ class ClusterClient:
         return min(self._deadline_s, self.now_s() + timeout_s)
 
     def has_failed(self, broker: Broker) -> bool:
-        """Lately; it is better tried after the others."""
+        """True if the broker has failed lately; it is better tried after the others."""
         return self._order.has_failed((broker.host, broker.port), self.now_s())
 
     @property

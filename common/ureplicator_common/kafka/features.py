@@ -28,7 +28,7 @@ TRANSACTION_REQUESTS = {
 }
 """Requests by API key. Commits of positions need all of them, with either delivery."""
 DESCRIBE_TRANSACTIONS = 65
-"""Its API key (KIP-664, Kafka 3.0)."""
+"""API key of DescribeTransactions (KIP-664, Kafka 3.0)."""
 FEATURES_VERSION = 3
 """The first version of ApiVersions that has the features of the cluster."""
 CLIENT_VERSION = "1"

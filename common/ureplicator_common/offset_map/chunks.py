@@ -48,7 +48,7 @@ class Chunk:
 
     @property
     def target(self) -> int:
-        """Its id among the chunks of the partition."""
+        """Id of a chunk among the chunks of the partition."""
         return self.segments[0].target
 
     @property

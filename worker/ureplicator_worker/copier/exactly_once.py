@@ -171,7 +171,8 @@ class ExactlyOnce:
         *,
         backlog: bool = False,
     ) -> None:
-        """These are the store's; the next transaction is open. `backlog`: much waits to be sent in it."""
+        """Note that these positions are the store's; the next transaction is open. `backlog`: much
+        waits to be sent in it."""
         if number != self.number:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)

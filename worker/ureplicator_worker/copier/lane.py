@@ -108,7 +108,7 @@ class ProducerNeeded:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsJoining:
-    """These target partitions are to take part in the lane's transaction of this number.
+    """Target partitions that are to take part in the lane's transaction of this number.
 
     `ends`: for those at a leader that has not shown it yet, the end that its log must have.
     """
@@ -199,10 +199,10 @@ class Transactions(Protocol):
         """
 
     def committed(self) -> None:
-        """It is committed, and everything that was sent in it is visible."""
+        """Close the transaction, which is committed: everything that was sent in it is visible."""
 
     def end(self) -> None:
-        """It is aborted: send nothing until `rewind` and `begin`."""
+        """Close the transaction, which is aborted: send nothing until `rewind` and `begin`."""
 
     def rewind(
         self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool

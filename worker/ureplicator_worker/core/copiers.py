@@ -238,7 +238,7 @@ def _start(state: WorkerState, slot: Slot) -> list[Instruction]:
 
 
 def _explain(state: WorkerState, slot: Slot, reason: str) -> None:
-    """Its partitions say why they have no copier, whatever interrupted them before."""
+    """Have the slot's partitions say why they have no copier, whatever interrupted them before."""
     for partition in held_partitions.in_slot(state, slot.number) if reason else ():
         if state.held[partition].reason != reason:
             held_partitions.interrupt(state, partition, reason)

@@ -106,7 +106,8 @@ class Slot:
         return replace(self, restarts=restarts, vacant_since_s=now_s)
 
     def _crashed(self, reason: str) -> Slot:
-        """It never connected; one that was to end (CLOSING) is no crash."""
+        """The slot after its copier ended and never connected; the end of one that was to end (CLOSING)
+        is no crash."""
         restarts = self.restarts.with_delays(CRASH_DELAYS_S).failed()
         if self.phase is not SlotPhase.STARTING:
             return replace(self, restarts=restarts)

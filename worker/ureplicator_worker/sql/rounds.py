@@ -107,7 +107,7 @@ class Round:
             number += 1
 
     def part(self, segment: Segment, first: int, stop: int) -> Round:
-        """These rows of a segment as a round."""
+        """Rows of a segment as a round."""
         ends = stop == segment.stop
         next_offset = segment.next_offset if ends else self.offset(stop)
         of_it = Segment(

@@ -37,7 +37,7 @@ def readable(found: Mapping[TargetPartition, PositionOrError]) -> dict[TargetPar
 def unreadable(
     found: Mapping[TargetPartition, PositionOrError],
 ) -> dict[TargetPartition, PartitionUnavailable]:
-    """Those that the cluster does not show, with the reasons."""
+    """Partitions that the cluster does not show, with the reasons."""
     return {key: each for key, each in found.items() if isinstance(each, PartitionUnavailable)}
 
 

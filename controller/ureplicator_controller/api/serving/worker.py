@@ -103,7 +103,7 @@ class GatheringWorker(ThreadWorker):
         self._waiting: dict[Connection, None] = {}
         """Connections without a thread; the one that waits longest is first."""
         self._streams: set[Connection] = set()
-        """Those of `_waiting` that get events."""
+        """Connections of `_waiting` that get events."""
         self._feed_thread = PeriodicThread(self._poll_feed, name="events", first_after_s=0.0)
         self._is_fed = False
         self._contexts: ServerContexts | None = None

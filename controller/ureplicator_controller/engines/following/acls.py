@@ -102,8 +102,8 @@ class AclWork:
         )
 
     def _same(self, topics: tuple[FollowedTopic, ...]) -> tuple[FollowedTopic, ...]:
-        """Those that the source has, by their ids: rights on the copies of any others stay. A cluster's name
-        may lead to another one, and a topic may have been recreated."""
+        """Topics that the source has, by their ids: rights on the copies of any others stay. A
+        cluster's name may lead to another one, and a topic may have been recreated."""
         source, _ = self._opened()
         others = source.others({each.source: each.source_id for each in topics if each.source_id})
         return tuple(each for each in topics if each.source not in others)

@@ -222,7 +222,7 @@ class Process:
             self.copies[partition] = Copy(added.copier, added.owner_epoch, "granted")
 
     def _initialise(self, route: Route, copier: CopierId) -> None:
-        """At the copier's start, and after it was fenced.
+        """Initialise the id, at the copier's start and after it was fenced.
 
         Everything copied under a fenced id must be proven again: the new epoch could commit it.
         """

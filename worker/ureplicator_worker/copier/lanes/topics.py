@@ -38,7 +38,7 @@ class Topics:
         self._changed = False
 
     def change(self) -> None:
-        """Others are in use now."""
+        """Note that other topics are in use now."""
         self._changed = True
 
     def cover(self) -> None:

@@ -46,7 +46,7 @@ class BrokerHealth:
         self._responded_s[node_id] = now_s
 
     def is_well(self, node_id: int, now_s: float) -> bool:
-        """It has responded lately, and not failed since."""
+        """True if a broker has responded lately, and not failed since."""
         lately = now_s - self._responded_s.get(node_id, -RECENT_S) < RECENT_S
         return lately and node_id not in self._errors
 

@@ -79,7 +79,7 @@ class Connections:
         """The newest one that was read, with the leaders that brokers have named since."""
         self._read: ClusterView | None = None
         self._leaders: dict[tuple[str, int], Leader] = {}
-        """Those of the view. A broker that is lost moves thousands, so each is changed in place."""
+        """Leaders of the view. A broker that is lost moves thousands, so each is changed in place."""
         self.covered: frozenset[str] = frozenset()
         """Topics that the view was read for; one that it does not show does not exist."""
         self._pool = pool

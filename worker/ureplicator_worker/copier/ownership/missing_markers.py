@@ -61,7 +61,7 @@ class MissingMarkers:
         ends: Mapping[TargetPartition, OffsetOrError],
         now_s: float,
     ) -> frozenset[TargetPartition]:
-        """Those of them whose markers are lost, by their positions and the ends of their logs."""
+        """Partitions of them whose markers are lost, by their positions and the ends of their logs."""
         return frozenset(self._lost(stored, ends, now_s))
 
     def _lost(

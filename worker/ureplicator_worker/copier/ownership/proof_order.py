@@ -154,7 +154,7 @@ class ProofOrder:
         self._attempted.setdefault(partition, set()).add(position)
 
     def committed(self, positions: Iterable[tuple[Partition, int]]) -> None:
-        """These are the stored ones."""
+        """Note that these positions are the stored ones."""
         for partition, position in positions:
             self._attempted[partition] = {position}
 

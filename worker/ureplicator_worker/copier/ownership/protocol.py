@@ -45,8 +45,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """These target partitions take part in the lane's transaction. Joined is posted, or the transaction has
-    failed (CommitFailed or FencedOut, number 0). `ends`: ends that logs must have."""
+    """Order that these target partitions take part in the lane's transaction. Joined is posted, or the
+    transaction has failed (CommitFailed or FencedOut, number 0). `ends`: ends that logs must have."""
 
     transaction: int
     targets: frozenset[TargetPartition]
@@ -184,8 +184,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """These take part in the lane's transaction of this number. `refused`: these cannot, with the reasons.
-    `gone`: these must not, since their logs end before the offsets."""
+    """Target partitions that take part in the lane's transaction of this number. `refused`: these
+    cannot, with the reasons. `gone`: these must not, since their logs end before the offsets."""
 
     transaction: int
     targets: frozenset[TargetPartition]
@@ -202,7 +202,8 @@ class TransactionBegun:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Refused, or of unknown outcome. `waited_s`: for so long the request had been under way."""
+    """A commit that was refused, or of unknown outcome. `waited_s`: for so long the request had been
+    under way."""
 
     reason: str
     number: int = 0

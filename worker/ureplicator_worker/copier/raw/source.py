@@ -358,7 +358,7 @@ class Source:
 
 
 def keep_backlog(partitions: Iterable[FetchSide], now_s: float) -> None:
-    """Those that a full response left out have a backlog still."""
+    """Keep the backlog of partitions that a full response left out."""
     for fetch in partitions:
         if fetch.offset < fetch.last_stable:
             fetch.backlog_until_s = now_s + BACKLOG_KEPT_S

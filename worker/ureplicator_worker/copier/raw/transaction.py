@@ -128,7 +128,7 @@ class LaneTransaction:
         return True
 
     def _goes_on(self, send: SendSide) -> bool:
-        """It would send if it had its turn."""
+        """True if it would send if it had its turn."""
         return goes_on(send.window, begin=self._may_begin(send))
 
     def _may_begin(self, send: SendSide) -> bool:
@@ -142,8 +142,8 @@ class LaneTransaction:
         leading: Callable[[TopicPartition], Leading],
         now_s: float,
     ) -> deque[SendSide]:
-        """Those of them that take part, one for each target partition; that is requested for the others.
-        `leading`: their leader."""
+        """Sides of them that take part, one for each target partition; that is requested for the
+        others. `leading`: their leader."""
         found: dict[TopicPartition, SendSide] = {}
         for send in partitions:
             target = send.topic_partition

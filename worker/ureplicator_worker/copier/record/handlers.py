@@ -121,7 +121,7 @@ class Handlers:
             self._groups[raw.transform.process].active[raw] = None
 
     def remove(self, raw: LanePartition) -> None:
-        """Its window is discarded already."""
+        """Remove a partition, whose window is discarded already."""
         if not isinstance(raw, RecordPartition):
             return
         group = self._groups[raw.transform.process]

@@ -123,7 +123,7 @@ class HandlerProcess:
             return iter(())
 
     def begin(self, now_s: float) -> None:
-        """It gets something to do, after it had nothing."""
+        """Begin to measure: the process gets something to do, after it had nothing."""
         self._moved_s = now_s
 
     def check(self, now_s: float, *, busy: bool) -> None:
