@@ -95,8 +95,7 @@ from ureplicator_common.model import (
 
 COMPRESS_ABOVE_BYTES = 8 * 1024
 LIMIT_BYTES = 640 * 1024
-"""Bytes of a node at most, with room for the rest of a transaction below
-`coordination.TRANSACTION_LIMIT_BYTES`."""
+"""Bytes of a node: room for the rest of a transaction, see `coordination.TRANSACTION_LIMIT_BYTES`."""
 MAX_PARTITIONS = 10_000
 """Partitions of a topic at most. Its ideal state takes 30 bytes per partition with one holder, about 5
 more for each further holder: 64 are available."""

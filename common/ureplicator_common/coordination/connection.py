@@ -64,9 +64,8 @@ _Change = tuple[SessionState, tuple[Listener, ...]]
 RECONNECT_DELAY_S = 1.0
 CLOSE_GRACE_S = 2.0
 MIN_CONNECT_TIMEOUT_S = 1.0
-"""Least time for the connection, and again for the session. A third of the session timeout, shared by
-all hosts, leaves time to try each of them before the session ends (silence was noticed after two
-thirds)."""
+"""Least time for the connection, and again for the session. A third of the session timeout, shared by all
+hosts, leaves time to try each of them before the session ends (silence was noticed after two thirds)."""
 MAX_PATIENCE = 4
 """Factor of that time with TLS, doubled with each handshake that takes too long: many clients that come back
 at once keep servers busy with handshakes, and giving up early makes more of them."""

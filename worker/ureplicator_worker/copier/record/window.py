@@ -28,9 +28,8 @@ from ureplicator_worker.copier.raw.send_window import NEVER_MS, Batch, SendWindo
 CHUNK_BYTES = 256 << 10
 """Bytes of stored batches for a handler; a larger one is a chunk alone."""
 QUERY_CHUNK_BYTES = 1 << 20
-"""Bytes of those for a query. The records of a chunk are put into batches all at once: with 1 KB
-records a chunk of 256 KiB costs 1.7 microseconds for each, one of 1 MiB costs 1.0, and a larger one
-hardly less."""
+"""Bytes of those for a query. The records of a chunk are put into batches all at once: with 1 KB records a
+chunk of 256 KiB costs 1.7 microseconds for each, one of 1 MiB costs 1.0, and a larger one hardly less."""
 PARTS_AHEAD = 10
 """Parts of one partition in a transaction; each chunk has at least two."""
 
