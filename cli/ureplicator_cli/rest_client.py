@@ -16,11 +16,12 @@ from ureplicator_cli.output import fail
 
 DEFAULT_URL = "http://127.0.0.1:9000"
 TIMEOUT_S = 30.0
-"""Longer than a controller waits for a cluster that is away: its response gives the better reason."""
+"""A time longer than a controller waits for a cluster that is away: its response gives the better
+reason."""
 
 
 class RestFailure(Exception):
-    """Refused, failed or not reached; the text is one line for people.
+    """A call that was refused, failed or did not reach a controller; the text is one line for people.
 
     `refused`: a controller has judged the request, and will not carry it out. `status`: of the response; 0:
     there was none.
@@ -81,7 +82,7 @@ _LOGIN = "ureplicator_cli.login"
 
 
 def login_of_command() -> Login:
-    """Empty outside of a command."""
+    """The login of a command; empty outside of a command."""
     context = click.get_current_context(silent=True)
     return context.meta.get(_LOGIN, Login()) if context else Login()
 

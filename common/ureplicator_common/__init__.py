@@ -1,1 +1,1 @@
-"""Shared by controller and worker: values, settings, and the clients of outside systems."""
+"""Code that controller and worker share: values, settings, and the clients of outside systems."""

@@ -92,7 +92,7 @@ _Names = Annotated[Mapping[str, str], PlainSerializer(_ordered)]
 _Holders = Annotated[Mapping[WorkerId, SessionText], PlainSerializer(_ordered_holders)]
 _Rounded = Annotated[float, PlainSerializer(round, return_type=int)]
 _Slots = Annotated[int, Field(ge=0, le=MAX_SLOTS)]
-"""Bounded: for each slot a fencing process makes a request."""
+"""Number of slots, bounded: for each slot a fencing process makes a request."""
 _WholeSeconds = Annotated[float, PlainSerializer(int, return_type=int)]
 _Tenths = Annotated[float, PlainSerializer(_one_decimal, return_type=float)]
 
@@ -155,7 +155,7 @@ class TopicIntent(Content):
     target_created: bool = False
     """The target topic with `target_topic_id` was created for this topic, not found."""
     source_gone_ms: int = 0
-    """Since when the source topic is deleted; 0: it is not. While it is, the topic is stopped."""
+    """Time since which the source topic is deleted; 0: it is not. While it is, the topic is stopped."""
     positions: Annotated[
         Mapping[int, PositionChange],
         PlainSerializer(_ordered_changes, return_type=dict[int, PositionChange]),
@@ -256,7 +256,8 @@ class IdealEntry(Content):
     """Session of the worker that the last such move took it from: see `core.planning.no_progress` of the
     controller."""
     failing_since_ms: int = 0
-    """Since when each try fails, on whichever workers (wall clock, for display only); 0: none does."""
+    """Time since which each try fails, on whichever workers (wall clock, for display only); 0: none
+    does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +288,8 @@ class Failing(StrEnum):
 
     NO = ""
     HERE = "here"
-    """At the worker, as a handler that is not installed there: another one may be able to copy it."""
+    """A fault at the worker, such as a handler that is not installed there: another one may be able to
+    copy it."""
     ANYWHERE = "anywhere"
     """A record, a right or a limit: the partition fails on every worker."""
 
@@ -440,7 +442,8 @@ class Switches(Content):
 
 @dataclass(frozen=True, slots=True)
 class IsolatedSubject(Content):
-    """In `isolated`: what the leader's plan leaves alone, since a step for it cannot be written, and why."""
+    """Entry of `isolated`: a subject that the leader's plan leaves alone, since a step for it cannot be
+    written, and why."""
 
     what: str
     reason: str
@@ -488,4 +491,4 @@ class LiveController(Content):
     pid: int = 0
     version: str = ""
     routes_digest: str = ""
-    """Of the routes in its file, to see that all controllers have the same."""
+    """Digest of the routes in its file, to see that all controllers have the same."""

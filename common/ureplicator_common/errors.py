@@ -12,7 +12,7 @@ class OperatingError(Exception):
 
 
 class TemporaryError(OperatingError):
-    """Can be retried after `delay_s`."""
+    """A failure that can be retried after `delay_s`."""
 
     def __init__(self, message: str, *, delay_s: float = 1.0) -> None:
         super().__init__(message)

@@ -284,7 +284,7 @@ class HandlerSettings(Content):
 
     @property
     def name(self) -> str:
-        """For logs."""
+        """The name for logs."""
         return self.handler
 
     @property
@@ -322,7 +322,7 @@ class SqlSettings(Content):
 
     @property
     def name(self) -> str:
-        """For logs."""
+        """The name for logs."""
         return "sql"
 
     @property
@@ -401,8 +401,9 @@ class RouteSettings(Content):
 
 
 TRANSACTION_TIMEOUT_MS = 60_000
-"""After it a coordinator aborts an open transaction, which blocks stable reads until then unless its id is
-fenced, as every new owner does. Far below what brokers allow (`transaction.max.timeout.ms`, 15 minutes)."""
+"""Time after which a coordinator aborts an open transaction, which blocks stable reads until then
+unless its id is fenced, as every new owner does. Far below what brokers allow
+(`transaction.max.timeout.ms`, 15 minutes)."""
 MAX_TRANSACTION_INTERVAL_MS = TRANSACTION_TIMEOUT_MS // 2
 """A transaction is open for no longer before it is sealed. The rest of its time is for what is in flight, the
 commit, and a copier that gets no processor."""
@@ -412,7 +413,8 @@ RENEWER = WorkerId("@leader")
 
 
 def transactional_id(*, fleet: str, route: Route, worker: WorkerId, slot: int) -> str:
-    """Only its holder can commit positions for a slot: see `ureplicator_common.kafka.positions`."""
+    """The transactional id of a slot, whose holder alone can commit its positions: see
+    `ureplicator_common.kafka.positions`."""
     return f"{fleet}.{route}.{worker}.{slot}"
 
 

@@ -95,10 +95,10 @@ from ureplicator_common.model import (
 
 COMPRESS_ABOVE_BYTES = 8 * 1024
 LIMIT_BYTES = 640 * 1024
-"""With room for the rest of a transaction below `coordination.TRANSACTION_LIMIT_BYTES`."""
+"""Bytes of a node: room for the rest of a transaction, see `coordination.TRANSACTION_LIMIT_BYTES`."""
 MAX_PARTITIONS = 10_000
-"""Of a topic. Its ideal state takes 30 bytes per partition with one holder, about 5 more for each
-further holder: 64 are available."""
+"""Partitions of a topic at most. Its ideal state takes 30 bytes per partition with one holder, about 5
+more for each further holder: 64 are available."""
 MAX_ASSIGNED = 10_000
 """Partitions of one worker. An assignment takes 10 bytes per partition, 16 with four ids to fence, a
 current state 12 with errors that differ."""
@@ -342,8 +342,8 @@ def _first_of(error: ValidationError) -> str:
 
 
 def _field_names(kind: type[Content], *, required: Sequence[str] = ()) -> Callable[[bytes], None]:
-    """For contents whose fields nearly all have defaults: a check that they are not those of a
-    version before 1.0, which wrote snake_case. They would be ignored, and defaults read instead."""
+    """A check of contents whose fields nearly all have defaults: that no name is in snake_case. Such
+    fields would be ignored, and defaults read instead."""
     fields = kind.__dataclass_fields__  # type: ignore[attr-defined]
     snake_case = frozenset(name for name in fields if camel(name) != name)
 
@@ -480,7 +480,7 @@ def encode_current(current: CurrentState) -> bytes:
 
 
 def encode_loads(loads: Mapping[Partition, PartitionLoad]) -> bytes:
-    """Rounded: a worker of many partitions writes this every few seconds."""
+    """Encode loads, rounded: a worker of many partitions writes this every few seconds."""
     return _loads.encode(dict(sorted(loads.items())))
 
 

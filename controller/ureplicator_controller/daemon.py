@@ -178,7 +178,7 @@ class Controller:
         log.info("stopping on a signal")
 
     def _serve_metrics(self) -> int:
-        """Its port."""
+        """Serve the metrics; returns the port."""
         options = self._settings.controller
         server = WebServer(
             host=options.host,
@@ -273,7 +273,7 @@ class Controller:
         )
 
     def _engines(self, coordination: Coordination, proof: LeaderProof) -> Sequence[Engine]:
-        """They run in every controller and act only while this one leads."""
+        """Engines that run in every controller and act only while this one leads."""
         topics = TopicObserver(
             rules=partial(live_rules, self._routes, fleet=self._settings.fleet),
             admins=self._admin,

@@ -40,14 +40,14 @@ from ureplicator_controller.engines.periodic_thread import PeriodicThread
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 1.5
-"""Of one ZooKeeper request: every call gets a response in 2 s, if only a 503."""
+"""Time of one ZooKeeper request: every call gets a response in 2 s, if only a 503."""
 CLUSTER_TIMEOUT_S = 5.0
 LAG_TIMEOUT_S = 4.0
-"""Of one request of a lag collection: no call waits for it, and it covers thousands of partitions."""
+"""Time of one request of a lag collection: no call waits for it, and it covers thousands of partitions."""
 FIRST_CONNECT_TIMEOUT_S = 2.0
 STOP_TIMEOUT_S = 5.0
 FIRST_SAMPLE_S = 3.0
-"""Of the timeline, after the start."""
+"""Time from the start to the first sample of the timeline."""
 
 
 def application() -> Flask:

@@ -74,7 +74,7 @@ CONNECT_TIMEOUT_S = 5.0
 CONNECT_RETRY_S = 0.1
 FLUSH_TIMEOUT_S = 3.0
 FIRST_LOOK_S = 15.0
-"""Longer than a controller takes to be elected that is started at the same time."""
+"""A time longer than a controller takes to be elected that is started at the same time."""
 LOOK_EVERY_S = 60.0
 
 
@@ -95,7 +95,7 @@ def run(settings: Settings, *, id: str) -> int:
 
 
 def leader_missing(coordination: Coordination, paths: znodes.Paths, fleet: str) -> str:
-    """What a worker waits for whose fleet has no leader; "" with one, or if ZooKeeper does not tell."""
+    """Text for a worker that waits for its fleet's leader; "" with one, or if ZooKeeper does not tell."""
     try:
         if coordination.get(paths.leader) is not None:
             return ""

@@ -40,7 +40,7 @@ def pack(file: Path, extra: Sequence[str]) -> str:
 
 
 def required_distributions(names: Sequence[str]) -> dict[str, Distribution]:
-    """These and all that they require, by name, without Spark. Raises PackageNotFoundError.
+    """Distributions: these and all that they require, by name, without Spark. Raises PackageNotFoundError.
 
     A requirement of an extra or another system may be missing: what is installed is what is used.
     """

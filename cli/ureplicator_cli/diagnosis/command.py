@@ -107,7 +107,7 @@ def _tree(config: Path) -> dict[str, Any]:
 
 
 def _page_reader(tree: dict[str, Any], token_file: Path | None) -> PageReader:
-    """With TLS if the configuration says that pages have it."""
+    """A reader of pages, with TLS if the configuration says that pages have it."""
     tls = (tree.get("pages") or {}).get("tls") or {}
     ca = login_of_command().ca_file
     return PageReader(

@@ -1,4 +1,4 @@
-"""What REST, its controllers and the workers show: name of a member -> text."""
+"""States that REST, its controllers and the workers show: name of a member -> text."""
 
 from __future__ import annotations
 

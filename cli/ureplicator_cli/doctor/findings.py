@@ -14,7 +14,7 @@ from ureplicator_common.printable import listed
 MIN_OPEN_FILES = 4_096
 MEMORY_OF_JVM = 300_000_000
 MEMORY_OF_PYTHON = 180_000_000
-"""As measured: see the sizing in docs/operations.md."""
+"""Bytes, as measured: see the sizing in docs/operations.md."""
 MAX_NAMES = 5
 
 SOURCE_REQUESTS = {

@@ -17,7 +17,8 @@ from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.errors import PermanentError
 
 _TIMEX_BYTES = 1_024
-"""More than the system's `struct timex` has; all zeros ask for the state and change nothing."""
+"""Bytes of a buffer, more than the system's `struct timex` has; all zeros ask for the state and change
+nothing."""
 _TIME_ERROR = 5
 
 

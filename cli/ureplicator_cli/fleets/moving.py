@@ -121,7 +121,7 @@ class TopicMove:
             )
 
     def _import(self, giver: str, given: Mapping[str, Any]) -> None:
-        """Without ids: the taker has those that it sees."""
+        """Import the topic at the taker, without ids: the taker has those that it sees."""
         entry = {name: value for name, value in given.items() if name not in (*_IDS, "stopped")}
         self._taker.call(
             "PUT",
@@ -169,7 +169,7 @@ class TopicMove:
         return not any(each["heldBy"] for each in shown)
 
     def _positions(self, end: FleetEnd) -> dict[int, int]:
-        """Of the partitions that have one. A figure that cannot be read is a failure."""
+        """Positions of the partitions that have one. A figure that cannot be read is a failure."""
         shown = end.call("GET", self._positions_path)["partitions"]
         for each in shown:
             if each["logEnd"] is None:

@@ -25,7 +25,7 @@ from ureplicator_common.printable import printable
 
 HOST = "127.0.0.1"
 REFRESH_S = 2
-"""Between two requests of a page for the last picture."""
+"""Time between two requests of a page for the last picture."""
 _CSS = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
 html { background: #fff; color: #111; }

@@ -21,7 +21,7 @@ from ureplicator_cli.terminal.picture import Bodies, Picture, picture_of, plain_
 
 INTERVAL_S = 2.0
 TIMEOUT_S = 5.0
-"""For a controller to respond: a picture with its age is better than none."""
+"""Time for a controller to respond: a picture with its age is better than none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def merged_range(known: VerifiedRange | None, new: VerifiedRange) -> VerifiedRan
 
 
 def _merged_differences(known: VerifiedRange, new: VerifiedRange) -> Differences | None:
-    """Those of the new range, and the known ones unless it covers all of them."""
+    """Differences of the new range, and the known ones unless it covers all of them."""
     former, found = known.differences, new.differences
     if former is None or _covers(new, former):
         return found

@@ -39,7 +39,8 @@ def decoded_changes(text: str) -> Changes:
 
 
 def readable_changes(text: str) -> Changes:
-    """The same; none of a text that another version has written and this one cannot read."""
+    """Changes as `decoded_changes` has them, none of a text that another version has written and this
+    one cannot read."""
     try:
         return decoded_changes(text)
     except Faults:

@@ -117,7 +117,7 @@ class LiveRoutes:
         self._last: tuple[Mapping[Route, str], Mapping[Route, LiveRoute]] | None = None
 
     def of(self, changes: Mapping[Route, str]) -> Mapping[Route, LiveRoute]:
-        """By route, in the order of the file. `changes`: as stored."""
+        """Settings by route, in the order of the file. `changes`: as stored."""
         last = self._last
         if last is None or last[0] is not changes:
             found = {

@@ -13,7 +13,7 @@ from ureplicator_common.config.section import Fault, Faults, Section
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
-"""Only those with a private and a public key: with the others, who can judge a token can make one."""
+"""Algorithms with a private and a public key alone: with the others, who can judge a token can make one."""
 
 
 class OidcSettings(Section):
@@ -23,7 +23,8 @@ class OidcSettings(Section):
     """Address of the provider (HTTPS), as its tokens name it. Its keys are found by its
     `/.well-known/openid-configuration`. Empty: no provider."""
     audience: str = ""
-    """Whom a token must be made for, among others (`aud`): the name of uReplicator at the provider."""
+    """Audience that a token must be made for, among others (`aud`): the name of uReplicator at the
+    provider."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256")
     """Algorithms of signatures that count; tokens with any other are refused."""
     roles_claim: str = "roles"

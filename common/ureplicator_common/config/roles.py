@@ -76,9 +76,9 @@ class ControllerSettings(Section):
     were requested no later, up to ten times as long. Default 30 s: a healthy worker takes up to 25 s while
     its target does not respond."""
     expected_worker_bytes_per_s: Positive = 50_000_000.0
-    """What one worker is expected to copy: `numOfExpectedWorkers` of `/admin/workloadinfo` counts with it,
-    and nothing else. Default 50 MB/s: what a slot copies if a handler reads each record of 100 bytes;
-    without one it copies six times as much and more."""
+    """Bytes per second that one worker is expected to copy: `numOfExpectedWorkers` of
+    `/admin/workloadinfo` counts with it, and nothing else. Default 50 MB/s: what a slot copies if a
+    handler reads each record of 100 bytes; without one it copies six times as much and more."""
     balance_ratio: Annotated[float, Field(ge=1.05, allow_inf_nan=False)] = 1.2
     """Load balancing moves partitions off a worker whose load exceeds the average by this factor.
     Default 1.2: rates always differ by a few per cent, and each move interrupts a partition briefly."""

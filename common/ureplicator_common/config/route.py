@@ -163,8 +163,8 @@ class RouteWorkersSettings(Section):
     """Workers that copy the route."""
 
     tags: tuple[Tag, ...] = Field(default=(), max_length=MAX_TAGS)
-    """Only workers that have all of these `worker.tags`. Default: any worker. While no worker has them, who
-    copies a partition goes on."""
+    """Tags of which a worker must have all (`worker.tags`) to copy the route. Default: none, any
+    worker. While no worker has them, who copies a partition goes on."""
     min: int = Field(default=0, ge=0)
     """Fewer workers than this are reported at `/validation` and as a metric. With a minimum or a maximum the
     partitions of the route are divided evenly by themselves, whatever else its workers copy."""
@@ -334,7 +334,7 @@ class RouteConfig(Section):
     """true: a record that the target rejects permanently stops its partition; false: it is skipped and
     counted."""
     publish_to_source: bool = True
-    """Also commit positions to a consumer group on the source, so that consumer lag tools work."""
+    """Commit positions to a consumer group on the source, too, so that consumer lag tools work."""
     verify_crc: bool = True
     """Verify the CRC of each fetched batch: costs a few per cent of CPU, and corrupt batches are not
     passed on."""
@@ -363,7 +363,7 @@ class RouteConfig(Section):
     """Replicas of the target topics that the route creates, and of the topic of its offset map; -1: as many
     as the brokers' default. Topics that exist keep theirs."""
     auto_expand: bool = True
-    """Also copy partitions that are added to a source topic whose partitions are all whitelisted.
+    """Copy also partitions that are added to a source topic whose partitions are all whitelisted.
     Default true: otherwise their records would be missing on the target."""
     on_source_deletion: DeletionPolicy = DeletionPolicy.KEEP
     """Fate of a target topic when its source topic is deleted: `keep`, or `delete` after

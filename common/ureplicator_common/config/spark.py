@@ -41,7 +41,7 @@ MIN_DRIVER_MIB = 450
 
 _SIZE = re.compile(r"(\d+)([kmgtp]b?|b?)")
 _UNITS_MIB = {"": 1, "b": 2**-20, "k": 2**-10, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
-"""By the first letter. A number alone is in MiB for the properties that are checked here."""
+"""MiB of a unit, by its first letter. A number alone is in MiB for the properties that are checked here."""
 
 
 class On(StrEnum):

@@ -114,7 +114,7 @@ def check_size(operations: Sequence[Operation]) -> None:
 
 
 class Unavailable(TemporaryError):
-    """Not connected, or no quorum. Nothing was written; a read has no result."""
+    """The service is not connected, or has no quorum. Nothing was written; a read has no result."""
 
 
 class OutcomeUnknown(TemporaryError):
@@ -122,7 +122,7 @@ class OutcomeUnknown(TemporaryError):
 
 
 def no_leaf(_: str) -> bool:
-    """Of a tree in which each node may have children."""
+    """The leaves of a tree in which each node may have children."""
     return False
 
 

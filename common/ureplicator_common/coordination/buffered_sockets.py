@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 CHUNK_BYTES = 16 * 1024
-"""At most in one record of TLS: reading so many leaves nothing decrypted inside OpenSSL."""
+"""Bytes at most in one record of TLS: reading so many leaves nothing decrypted inside OpenSSL."""
 
 
 class BufferedSocket(socket.socket):
@@ -27,7 +27,7 @@ class BufferedSocket(socket.socket):
 
     @property
     def has_data(self) -> bool:
-        """Also true at the end of the stream."""
+        """True if there is something to read, and at the end of the stream."""
         return bool(self._received) or self._ended
 
     def fill(self) -> None:
@@ -52,7 +52,7 @@ class BufferedSocket(socket.socket):
 
 
 class TlsSocket(BufferedSocket, ssl.SSLSocket):
-    """The same with TLS."""
+    """A buffered socket with TLS."""
 
 
 def buffered(plain: socket.socket) -> BufferedSocket:

@@ -64,8 +64,8 @@ _Change = tuple[SessionState, tuple[Listener, ...]]
 RECONNECT_DELAY_S = 1.0
 CLOSE_GRACE_S = 2.0
 MIN_CONNECT_TIMEOUT_S = 1.0
-"""For the connection, and again for the session. A third of the session timeout, shared by all hosts,
-leaves time to try each of them before the session ends (silence was noticed after two thirds)."""
+"""Least time for the connection, and again for the session. A third of the session timeout, shared by all
+hosts, leaves time to try each of them before the session ends (silence was noticed after two thirds)."""
 MAX_PATIENCE = 4
 """Factor of that time with TLS, doubled with each handshake that takes too long: many clients that come back
 at once keep servers busy with handshakes, and giving up early makes more of them."""
@@ -76,7 +76,7 @@ class NotSent(KazooException):
 
 
 class _Handler(SequentialThreadingHandler):
-    """kazoo's threads and sockets; connects within bounds, and can cut a connection."""
+    """Handler of kazoo's threads and sockets; connects within bounds, and can cut a connection."""
 
     def __init__(self, *, connect_timeout_s: float, tls: TlsContexts | None) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class _Handler(SequentialThreadingHandler):
         self._socket: socket.socket | None = None
         self._server = ""
         self._address: tuple[str, int] | None = None
-        """Of the last attempt to connect."""
+        """Address of the last attempt to connect."""
         self._has_session = False
         self._is_refused = False
         self._patience = 1
@@ -315,7 +315,7 @@ class ZooKeeperConnection:
             return True
 
     def join(self) -> None:
-        """After `stop`: wait for the threads. May be called from a listener."""
+        """Wait for the threads, after `stop`. May be called from a listener."""
         self._changes.put(None)
         if self._connected is not None and self._notifier is not threading.current_thread():
             self._notifier.join()
@@ -336,7 +336,7 @@ class ZooKeeperConnection:
             cutter.join()
 
     def _state_changed(self, state: str) -> None:
-        """In kazoo's connection thread."""
+        """Pass on kazoo's new state. It runs in kazoo's connection thread."""
         self._on_change(state == KazooState.CONNECTED)
         self._changes.put((SessionState(state.lower()), self._listeners))
 
@@ -350,7 +350,7 @@ class ZooKeeperConnection:
                     log.exception("session listener failed at %s", state)
 
     def _died(self) -> None:
-        """In kazoo's connection thread, as it ends."""
+        """Start another connection thread. It runs in kazoo's, as that ends."""
         log.error("the ZooKeeper connection thread died; starting another")
         revival = threading.Thread(target=self._revive, name="zookeeper revival", daemon=True)
         self._revivals = [each for each in self._revivals if each.is_alive()] + [revival]

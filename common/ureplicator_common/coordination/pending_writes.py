@@ -87,7 +87,7 @@ class PendingWrites:
         return self._expected.keys()
 
     def clear(self) -> None:
-        """After a refresh of the cache, or of these paths, behind a `sync`."""
+        """Forget all writes, after a refresh of the cache, or of these paths, behind a `sync`."""
         self._expected.clear()
 
     def _replaced(self, path: str) -> int:

@@ -29,7 +29,7 @@ _HINTS = {
     62: "zookeeper.hosts must have a name of the certificate",
     64: "zookeeper.hosts must have an address of the certificate",
 }
-"""By OpenSSL's code of verification."""
+"""Hints by OpenSSL's code of verification."""
 _CLIENT_REFUSED = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 """Parts of the alerts by which servers refuse a client."""
 
@@ -89,7 +89,7 @@ def _present(context: ssl.SSLContext, settings: ZookeeperTlsSettings) -> None:
 
 
 def _password(file: str) -> str:
-    """Without one OpenSSL would ask at the terminal."""
+    """The password in the file; "" without a file, since OpenSSL would ask at the terminal."""
     if not file:
         return ""
     try:

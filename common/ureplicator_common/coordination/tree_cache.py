@@ -36,7 +36,8 @@ from ureplicator_common.coordination import Node, Stat, Unavailable, no_leaf
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""After a failed load, unless a new connection comes first, which is what usually repairs it."""
+"""Time from a failed load to the next one, unless a new connection comes first, which is what usually
+repairs it."""
 
 
 class Reader(Protocol):
@@ -88,7 +89,7 @@ class Tree:
             contents, children = fresh, set(fresh)
 
     def outdated(self, paths: Sequence[str]) -> tuple[set[str], set[str]]:
-        """Those of the paths whose content, and those whose children differ from the servers'."""
+        """Paths of those given whose content, and those whose children differ from the servers'."""
         contents: set[str] = set()
         children: set[str] = set()
         for path, found in zip(paths, self._reader.check(paths), strict=True):
@@ -211,14 +212,14 @@ class WatchedTreeCache:
         return self._read_at_change == self._connection_changes
 
     def connection_changed(self, *, connected: bool) -> None:
-        """For the connection, before anyone else is told. Returns at once."""
+        """Note a change of the connection, which calls this before anyone else is told. Returns at once."""
         with self._wake:
             self._connection_changes += 1
             self._marks.everything |= connected
             self._wake.notify_all()
 
     def mark(self, path: str, *, contents: bool, children: bool) -> None:
-        """For watches. Any thread; returns at once."""
+        """Mark a path that a watch has fired for. Any thread; returns at once."""
         with self._wake:
             if contents:
                 self._marks.contents.add(path)

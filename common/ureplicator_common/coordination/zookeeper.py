@@ -113,7 +113,8 @@ class _Reader:
             return None
 
     def _event(self, event: WatchedEvent) -> None:
-        """In kazoo's watch thread. NONE ends a connection: the next one reads everything."""
+        """Mark the path of an event. It runs in kazoo's watch thread. NONE ends a connection: the next
+        one reads everything."""
         if event.type == EventType.NONE or event.path is None or self.cache is None:
             return
         whole = event.type in (EventType.CREATED, EventType.DELETED)
@@ -254,7 +255,8 @@ class ZooKeeperCoordination:
         return cache
 
     def close(self) -> None:
-        """Also closes every tree cache. Returns within about `CLOSE_GRACE_S` and `RECONNECT_DELAY_S`."""
+        """Close the connection and every tree cache. Returns within about `CLOSE_GRACE_S` and
+        `RECONNECT_DELAY_S`."""
         if not self._connection.stop():
             return
         for cache in self._all_tree_caches():
@@ -283,7 +285,7 @@ class ZooKeeperCoordination:
             self._tree_caches.discard(cache)
 
     def _connection_changed(self, connected: bool) -> None:
-        """In kazoo's connection thread."""
+        """Tell all that follow the connection. It runs in kazoo's connection thread."""
         for cache in self._all_tree_caches():
             cache.connection_changed(connected=connected)
 

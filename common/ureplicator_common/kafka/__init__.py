@@ -105,7 +105,7 @@ class TopicAdmin(Protocol):
         ...
 
     def find(self, topics: Sequence[str]) -> Mapping[str, TopicInfo]:
-        """These topics. Missing in the result are only those that the cluster reports as unknown."""
+        """Find these topics. Missing in the result are only those that the cluster reports as unknown."""
         ...
 
     def settings_of(self, topic: str) -> Mapping[str, TopicSetting]:

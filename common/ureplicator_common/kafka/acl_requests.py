@@ -143,7 +143,7 @@ class KafkaAclAdmin:
         response: Any,
         field: str,
     ) -> dict[TopicAcl, OperatingError]:
-        """Those that failed. The rows of a response are in the order of the request."""
+        """Changes that failed. The rows of a response are in the order of the request."""
         failed: dict[TopicAcl, OperatingError] = {}
         for portion in portions(sorted(acls), PORTION):
             rows = controller_rows(self._client, partial(request, portion), response, field)

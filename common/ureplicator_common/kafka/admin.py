@@ -1,4 +1,4 @@
-"""Topics of a real cluster, through confluent-kafka: the only module that imports that library.
+"""Topics of a real cluster, through confluent-kafka, which beside it only the streams of the audit import.
 
 Its traps, and the countermeasures:
 
@@ -207,7 +207,7 @@ class ConfluentTopicAdmin:
         return self._visible(topic, partitions).topic_id
 
     def _create(self, topics: Sequence[NewTopic]) -> dict[str, Exception | None]:
-        """Those that were not created, with the reason."""
+        """Topics that were not created, with the reason."""
         futures = self._call(
             lambda: self._client.create_topics(list(topics), request_timeout=self._timeout_s),
             refused=TopicRefused,
@@ -309,8 +309,8 @@ class ConfluentTopicAdmin:
         refused: type[OperatingError] = ClusterUnavailable,
         right: str = "",
     ) -> OperatingError:
-        """As an error of this package: unavailable, already exists, or refused. `right`: that the request
-        needs."""
+        """The failure as an error of this package: unavailable, already exists, or refused. `right`:
+        that the request needs."""
         cause = _cause(error)
         if _is_client_error(cause):
             self._clients.raise_reason()
@@ -397,7 +397,7 @@ def _is_whole(described: TopicDescription | KafkaError, partitions: int) -> bool
 def _settings_or_error(
     found: Mapping[str, Mapping[str, TopicSetting] | OperatingError],
 ) -> dict[str, Mapping[str, TopicSetting] | Exception]:
-    """As given, in the type of shared requests."""
+    """The settings, or the error as given, in the type of shared requests."""
     return {**found}
 
 
@@ -414,7 +414,7 @@ def _text(cause: KafkaError, right: str, cluster: str) -> str:
 
 
 def _settings(entries: Mapping[str, ConfigEntry]) -> dict[str, TopicSetting]:
-    """Without those whose value is not shown: they are secrets."""
+    """Settings, without those whose value is not shown: they are secrets."""
     own = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
     return {
         name: TopicSetting(entry.value, entry.source in own)

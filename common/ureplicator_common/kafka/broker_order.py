@@ -38,7 +38,7 @@ class BrokerOrder:
             return sorted(every, key=lambda at: (failed.get(at, 0.0), at != self._last))
 
     def has_failed(self, address: Address, now_s: float) -> bool:
-        """Lately, and has not responded since."""
+        """True if the broker has failed lately, and has not responded since."""
         with self._lock:
             failed_at_s = self._failed_at_s.get(address)
         return failed_at_s is not None and now_s - failed_at_s < FAILED_S
@@ -65,7 +65,7 @@ class BrokerOrder:
 
 
 def broker_order(bootstrap: str) -> BrokerOrder:
-    """That of a list of seeds, `host:port,host:port`. Raises ValueError."""
+    """The order of a list of seeds, `host:port,host:port`. Raises ValueError."""
     return BrokerOrder(map(_address, bootstrap.split(",")))
 
 

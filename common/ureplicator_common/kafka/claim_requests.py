@@ -37,7 +37,7 @@ from ureplicator_common.kafka.topics.single_records import NUMBER, append_reques
 
 FETCH_BYTES = 1 << 20
 READY_S = 5.0
-"""For the leader of a topic that was just created, or of one that moves."""
+"""Time for the leader of a topic to be there: it was just created, or its leader moves."""
 RETRY_S = 0.1
 _KEY = CLAIMS_TOPIC, NUMBER
 

@@ -142,7 +142,7 @@ class ClusterClient:
         return min(self._deadline_s, self.now_s() + timeout_s)
 
     def has_failed(self, broker: Broker) -> bool:
-        """Lately; it is better tried after the others."""
+        """True if the broker has failed lately; it is better tried after the others."""
         return self._order.has_failed((broker.host, broker.port), self.now_s())
 
     @property
@@ -163,7 +163,7 @@ class ClusterClient:
             return self._attempt(broker, requests, response, part=ONE_PART, channels=channels)
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:
-        """As `call_any_all`, with one request."""
+        """The response to one request, as of `call_any_all`."""
         (reply,) = self.call_any_all(lambda: [request()], response)
         return reply
 
@@ -232,7 +232,8 @@ class ClusterClient:
         }
 
     def _read_brokers(self, broker: Broker) -> None:
-        """After a failure, from one that responds. Without a response the next request tries it again."""
+        """Read the brokers after a failure, from one that responds. Without a response the next request
+        tries it again."""
         with suppress(ClusterUnavailable):
             (view,) = self._attempt(
                 broker, [MetadataRequest(())], ViewDecoder(self.name), part=ANY_PART

@@ -102,6 +102,6 @@ def _view(metadata: Metadata, cluster: str) -> ClusterView:
 
 
 def _uuid_text(id: bytes) -> str:
-    """As `str` of a UUID, which takes four times as long."""
+    """The text of a UUID, as of `str`, which takes four times as long."""
     text = id.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

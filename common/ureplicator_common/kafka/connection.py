@@ -23,7 +23,7 @@ from ureplicator_common.kafka.wire.sockets import Incoming
 CLIENT_ID = "ureplicator"
 CONNECT_TIMEOUT_S = 1.0
 MAX_RESPONSE_BYTES = 1 << 28
-"""Far above the metadata of the largest cluster; a peer that announces more is no broker."""
+"""Bytes far above the metadata of the largest cluster; a peer that announces more is no broker."""
 
 
 def connect(

@@ -114,7 +114,8 @@ RETRIABLE_PRODUCE = (LEADER_MOVED | TOO_FEW_IN_SYNC) | {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }
-"""The same bytes may be sent again; the broker recognises a batch that was appended after all."""
+"""Errors after which the same bytes may be sent again; the broker recognises a batch that was appended
+after all."""
 
 FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """Another process initialised the transactional id later."""

@@ -1,4 +1,4 @@
-"""What brokers offer: versions of requests, and transactions with their finalized feature (KIP-584)."""
+"""Features of brokers: versions of requests, and transactions with their finalized feature (KIP-584)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ TRANSACTION_REQUESTS = {
     26: "EndTxn",
     28: "TxnOffsetCommit",
 }
-"""By API key. Commits of positions need all of them, with either delivery."""
+"""Requests by API key. Commits of positions need all of them, with either delivery."""
 DESCRIBE_TRANSACTIONS = 65
-"""Its API key (KIP-664, Kafka 3.0)."""
+"""API key of DescribeTransactions (KIP-664, Kafka 3.0)."""
 FEATURES_VERSION = 3
 """The first version of ApiVersions that has the features of the cluster."""
 CLIENT_VERSION = "1"

@@ -24,7 +24,7 @@ from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
 from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
 
 LAST_RECORDS = 20
-"""That are read: in transactions every second one is a marker."""
+"""Records that are read: in transactions every second one is a marker."""
 FETCH_BYTES = 64 << 10
 
 

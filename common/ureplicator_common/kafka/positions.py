@@ -232,7 +232,7 @@ class PositionStore:
         return replace(producer, protocol=support.protocol)
 
     def _abort(self, producer: Producer) -> None:
-        """At once: it may take long until the id is initialised again."""
+        """Abort at once: it may take long until the id is initialised again."""
         try:
             self._end(producer, commit=False)
         except OperatingError as error:

@@ -26,7 +26,7 @@ NOT_MAPPED = -1
 LATER = ("target_end", "mapped", "map_chunks", "markers")
 """Fields that the former form did not have."""
 _ID_LENGTH = 22
-"""Of a topic id in Kafka's notation."""
+"""Characters of a topic id in Kafka's notation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ureplicator_common.offset_map.segments import MapSegment, cut, joined
 UNKNOWN = -1
 NO_PLACE = (UNKNOWN, UNKNOWN)
 FULL_SEGMENTS = 4_096
-"""Of the largest chunk: three or four bytes each."""
+"""Segments of the largest chunk: three or four bytes each."""
 
 
 def is_large(size: int) -> bool:
@@ -48,7 +48,7 @@ class Chunk:
 
     @property
     def target(self) -> int:
-        """Its id among the chunks of the partition."""
+        """Id of a chunk among the chunks of the partition."""
         return self.segments[0].target
 
     @property

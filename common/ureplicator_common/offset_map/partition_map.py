@@ -25,7 +25,7 @@ from ureplicator_common.offset_map.codec import Head, decode_chunk, decode_head
 from ureplicator_common.offset_map.segments import MapSegment, Part, cut, joined
 
 DECODED_SEGMENTS = 1 << 18
-"""Of all partitions: about 50 MiB."""
+"""Decoded segments of all partitions: about 50 MiB."""
 
 NOTHING = Part((), rises=True)
 
@@ -77,10 +77,10 @@ class Details:
         self._most = most
         self._size = 0
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        """By the identity of the entry, which is held here."""
+        """Parts by the identity of the entry, which is held here."""
 
     def whole(self, load: Load, entry: Entry) -> Part:
-        """May raise as `load`, and UnknownMapFormat; so may `bounded`."""
+        """All segments of an entry. May raise as `load`, and UnknownMapFormat; so may `bounded`."""
         return self._decoded(load, entry).whole
 
     def bounded(self, load: Load, entry: Entry, bounds: Bounds) -> Part:
@@ -205,13 +205,13 @@ class MapView:
             for head, bounds in zip(heads, self._bounds, strict=False)
         ]
         self._highest = list(accumulate(highs, max))
-        """Of this chunk, and of all before it."""
+        """Highest offset of this chunk and of all before it."""
         self._lowest = list(accumulate((head.low for head in reversed(heads)), min))[::-1]
-        """Of this chunk, and of all behind it."""
+        """Lowest offset of this chunk and of all behind it."""
 
     @classmethod
     def of(cls, segments: Sequence[MapSegment]) -> MapView:
-        """Of segments that are known."""
+        """A view of segments that are known."""
         if not segments:
             return cls()
         low, high = (pick(n for each in segments for n in each[:2]) for pick in (min, max))

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 MAX_SEGMENTS = 4_096
-"""Of one partition in an audit; the older half of more is thinned out."""
+"""Segments of one partition in an audit; of more the older half is thinned out."""
 _FIRST = attrgetter("first")
 
 
@@ -101,7 +101,7 @@ def joined(segments: Iterable[MapSegment]) -> tuple[MapSegment, ...]:
 
 
 def thinned(segments: Sequence[MapSegment], limit: int = MAX_SEGMENTS) -> tuple[MapSegment, ...]:
-    """At most `limit` of them: the newest all, of the older ones every second, fourth, eighth, ..."""
+    """Segments, at most `limit`: the newest all, of the older ones every second, fourth, eighth, ..."""
     while len(segments) > limit:
         middle = max(2, len(segments) // 2)
         segments = (*segments[:middle:2], *segments[middle:])

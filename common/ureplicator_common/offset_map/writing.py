@@ -32,9 +32,9 @@ from ureplicator_common.offset_map.codec import (
 from ureplicator_common.offset_map.segments import MapSegment, cut
 
 CHUNK_SEGMENTS = 32
-"""Of the newest chunk."""
+"""Segments of the newest chunk."""
 MAX_CHUNKS = 4_096
-"""More than half full: at least 8 million segments, a day of 100 transactions a second."""
+"""Chunks at most, more than half full: at least 8 million segments, a day of 100 transactions a second."""
 
 
 class Sealed(NamedTuple):

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 REST = "controller.tls"
 RETRY_S = 10.0
-"""Between two tries with the same files: a certificate may become valid."""
+"""Time between two tries with the same files: a certificate may become valid."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,8 @@ class _Loaded:
 
 
 class ServerContexts:
-    """For one thread. `key`: of the settings. Raises ConfigurationError if the files cannot be used."""
+    """TLS contexts of a server, for one thread. `key`: of the settings. Raises ConfigurationError if
+    the files cannot be used."""
 
     def __init__(self, settings: TlsSettings, *, key: str = REST) -> None:
         self._settings = settings

@@ -26,7 +26,8 @@ _SCHEME = "bearer "
 
 
 class PageLogin:
-    """For all threads. Raises ConfigurationError if the file cannot be used at first."""
+    """The login of pages, for all threads. Raises ConfigurationError if the file cannot be used at
+    first."""
 
     def __init__(self, token_file: str, *, open: Collection[str] = OPEN) -> None:
         self._file = token_file

@@ -90,8 +90,9 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 SCRAPE_TIMEOUT_S = 0.1
-"""For each of three kinds of figures that clusters are asked for: a scrape shows what is known by then, the
-next one the rest. Prometheus has a time limit, and metrics are needed most while clusters are away."""
+"""Time for each of three kinds of figures that clusters are asked for: a scrape shows what is known by
+then, the next one the rest. Prometheus has a time limit, and metrics are needed most while clusters are
+away."""
 LAG_CACHE = "lag_cache"
 """Key of the lag cache in `Flask.extensions`: close it to end an application before its process."""
 TIMELINE = "timeline"
@@ -352,7 +353,8 @@ def _audits(
 
 
 def _timeline_store(needs: Dependencies) -> TimelineStore:
-    """In memory where the configured file cannot be had: REST must not depend on it."""
+    """The store of the timeline, in memory where the configured file cannot be had: REST must not
+    depend on it."""
     folder = needs.settings.controller.timeline.folder
     if not folder:
         return TimelineStore()

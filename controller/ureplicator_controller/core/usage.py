@@ -23,7 +23,7 @@ SECONDS_PER_HOUR = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class CopyCost:
-    """Of one route over some time; bytes as they travel."""
+    """Cost of the copy of one route over some time; bytes as they travel."""
 
     records: int = 0
     bytes: int = 0
@@ -65,7 +65,7 @@ def grown(
 
 
 def remembered(seen: SeenUsage, workers: frozenset[WorkerId]) -> SeenUsage:
-    """Without the counters of all other workers."""
+    """The usage without the counters of all other workers."""
     kept = {worker: usage for worker, usage in seen.workers.items() if worker in workers}
     return replace(seen, workers=kept)
 

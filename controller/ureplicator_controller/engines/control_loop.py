@@ -48,7 +48,7 @@ MAX_IDLE_S = 5.0
 """Longest wait without a deadline, and between two looks of a standby at the leader node itself: bounds the
 failover time if a watch on that node is lost."""
 SETTLE_INTERVAL_S = 0.2
-"""Between two rounds while a change is expected at any moment (the own id, the own writes)."""
+"""Time between two rounds while a change is expected at any moment (the own id, the own writes)."""
 MAX_EVENT_LINES = 10_000
 """Events logged for one cycle, in about a tenth of a second; a longer list is not readable."""
 RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -100,7 +100,8 @@ class ControlLoop:
         return self._thread.is_alive()
 
     def session_changed(self, state: SessionState) -> None:
-        """For `Coordination.on_session`; also to be called with the first state."""
+        """Count the states of the session. For `Coordination.on_session`; also to be called with the
+        first state."""
         self._metrics.session_connected.set(state is SessionState.CONNECTED)
         if state is SessionState.LOST:
             self._metrics.sessions_lost.inc()
@@ -338,6 +339,7 @@ def _log_isolated(texts: Sequence[str]) -> None:
 
 
 def _log_violations(found: Sequence[Violation]) -> None:
-    """Of the stored state, after a manual write for example; the plan may repair it."""
+    """Log what violates the invariants in the stored state, after a manual write for example; the plan
+    may repair it."""
     if found:
         log.error("invariant violated in ZooKeeper (%d in all): %s", len(found), found[0])

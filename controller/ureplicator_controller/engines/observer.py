@@ -49,9 +49,9 @@ partition takes two cycles, and the long cycles of a large fleet must not keep t
 VERIFIED_PER_S = 100
 """Nodes compared with the servers: all 2,000 of a fleet with 1,000 topics in 20 s."""
 MAX_VERIFIED = 500
-"""At a time: about a tenth of a second of the cache's thread."""
+"""Nodes that are compared at a time: about a tenth of a second of the cache's thread."""
 PREPARE_INTERVAL_S = 10.0
-"""Between two readings of a standby: each takes some hundredths of a second in a large fleet."""
+"""Time between two readings of a standby: each takes some hundredths of a second in a large fleet."""
 CATCH_UP_TIMEOUT_S = 1.0
 """Longest lag of the tree cache behind the own writes before everything is read again: a watch takes
 milliseconds."""
@@ -95,7 +95,8 @@ class Observer:
         self._woke_at_s = 0.0
         self._prepared_at_s: float | None = None
         self._seen_nodes: Mapping[str, Node] | None = None
-        """In these nothing has changed since the last snapshot; None: plan again, whatever has changed."""
+        """Nodes in which nothing has changed since the last snapshot; None: plan again, whatever has
+        changed."""
         measures = self._paths.measures
         self._loads = f"{measures.loads}/"
         self._ignored = (

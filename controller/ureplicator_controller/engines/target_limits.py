@@ -14,7 +14,7 @@ from ureplicator_common.kafka import TopicAdmin
 from ureplicator_controller.core.topics.record_limits import limit_findings
 
 TOPIC_TIMEOUT_S = 2.0
-"""For the settings of one topic on one cluster: whitelisting waits for them."""
+"""Time for the settings of one topic on one cluster: whitelisting waits for them."""
 
 
 def topic_warnings(

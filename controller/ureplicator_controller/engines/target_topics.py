@@ -47,8 +47,8 @@ TIMESTAMP_LIMITS: Sequence[Mapping[str, str]] = (
     {"message.timestamp.difference.max.ms": str(NO_LIMIT_MS)},
     {},
 )
-"""Tried in this order. Brokers before 3.6 do not know the first, those from 4.0 on not the second; a
-cluster with a policy for topics may refuse both, and is taken as it is."""
+"""Limits that are tried in this order. Brokers before 3.6 do not know the first, those from 4.0 on not
+the second; a cluster with a policy for topics may refuse both, and is taken as it is."""
 _MAX_ATTEMPTS = 3
 """Another writer may create, expand or delete the topic between the read and the write."""
 

@@ -41,7 +41,7 @@ POLL_INTERVAL_S = 4.0
 """A topic created or deleted at the source is acted on within 10 s: one poll, a second one CONFIRM_S
 later to confirm a deletion, and the time that they take."""
 FIRST_WITHIN_S = 0.5
-"""After an election: topics that exist at the first poll of a new fleet are not new."""
+"""Time after an election: topics that exist at the first poll of a new fleet are not new."""
 MAX_LISTED = 5
 """Topics named in one log line."""
 

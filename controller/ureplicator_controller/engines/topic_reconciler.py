@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 RETRY_DELAYS_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 MAX_KAFKA_WORK_S = 2.0
 UNFINISHED_S = 0.5
-"""Until the next round where work is left: the cached tree shows the own writes by then."""
+"""Time until the next round where work is left: the cached tree shows the own writes by then."""
 MAX_REFUSALS_STORED = 500
 """Reasons stored per route: the node must stay small; the gauge counts all of them."""
 MAX_LOGGED = 5

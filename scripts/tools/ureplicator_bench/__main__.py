@@ -92,11 +92,11 @@ class BenchOptions:
     multiple=True,
     help="May be repeated; default: 1k and 100b; of --spark and --sql: 1k.",
 )
-@click.option("--records", type=click.IntRange(10_000), help="Instead of the profile's.")
+@click.option("--records", type=click.IntRange(10_000), help="Records, in place of the profile's.")
 @click.option("--size", type=click.IntRange(10, 900_000), help="Bytes of a value.")
 @click.option("--codec", type=click.Choice(CODECS))
 @click.option("--partitions", type=click.IntRange(1, 1_000))
-@click.option("--batch-bytes", type=click.IntRange(1_000), help="Of each batch at most.")
+@click.option("--batch-bytes", type=click.IntRange(1_000), help="Most bytes of a batch.")
 @click.option(
     "--mm2",
     type=click.Choice(["tuned", "default", "none"]),
@@ -109,7 +109,7 @@ class BenchOptions:
     "deliveries",
     type=click.Choice([each.value for each in Delivery]),
     multiple=True,
-    help="Of this replicator; may be repeated; default: at_least_once; of --sql: both.",
+    help="Delivery of this replicator; may be repeated; default: at_least_once; of --sql: both.",
 )
 @click.option(
     "--handler",
@@ -135,9 +135,14 @@ class BenchOptions:
 @click.option("--sql", is_flag=True, help="Have the records go through a filter of SQL instead.")
 @click.option("--tls", is_flag=True, help="Mutual TLS between the replicators and the brokers.")
 @click.option(
-    "--round-trip-ms", type=click.IntRange(0), default=0, help="To the target; not with TLS."
+    "--round-trip-ms",
+    type=click.IntRange(0),
+    default=0,
+    help="Distance of the target; not with TLS.",
 )
-@click.option("--deadline", type=float, default=300.0, show_default=True, help="For one copy, s.")
+@click.option(
+    "--deadline", type=float, default=300.0, show_default=True, help="Seconds for one copy."
+)
 @click.option("--memory", "only_memory", is_flag=True, help="Copy 5 GB and show memory instead.")
 @click.option("--control", "only_control", is_flag=True, help="Measure the control plane instead.")
 @click.option(
@@ -271,7 +276,7 @@ ALONE: Mapping[str, Callable[[], Iterable[Figure]]] = {
     "members": lambda: members.figures(FOLDER),
     "merge": lambda: merge.figures(progress=_print_progress),
 }
-"""What a flag has measured in the folder, instead of copies."""
+"""Figures that a flag has measured in the folder, instead of copies."""
 
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:

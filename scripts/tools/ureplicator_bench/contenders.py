@@ -87,7 +87,7 @@ A->B.emit.checkpoints.interval.seconds = 1
 A->B.sync.group.offsets.interval.seconds = 1
 A->B.offset.lag.max = 100
 """
-"""Of consumers that go on at the target. `offset.lag.max` is its default."""
+"""Settings of consumers that go on at the target. `offset.lag.max` is its default."""
 
 
 class Contender(Protocol):

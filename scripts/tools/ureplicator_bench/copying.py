@@ -16,7 +16,7 @@ from ureplicator_bench.throughput import Throughput
 from ureplicator_testkit.records.topics import create_topic, delete_topic
 
 WARM_UP_S = 15.0
-"""Of copying, for each contender."""
+"""Time of copying, for each contender."""
 WARM_UP_ROUNDS = 6
 
 

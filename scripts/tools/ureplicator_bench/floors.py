@@ -38,7 +38,7 @@ IN_FLIGHT = 5
 FETCH_BYTES = 8 << 20
 REQUEST_BYTES = 1 << 20
 STORED_BYTES = 64 << 20
-"""Of batches that the writer repeats."""
+"""Bytes of batches that the writer repeats."""
 CLIENT_ID = "bench-floor"
 TARGET_TOPIC = "bench-floor"
 
@@ -70,7 +70,7 @@ class Floor:
 
 
 def measure(servers: Servers, topic: str, profile: Profile) -> Floor:
-    """Of a full topic of the source."""
+    """Floors of a full topic of the source."""
     bootstrap = servers.target.bootstrap
     create_topic(bootstrap, TARGET_TOPIC, partitions=profile.partitions)
     stored = [*_in_parallel(profile, lambda numbers: _read(servers, topic, numbers, keep=True))]
@@ -155,7 +155,7 @@ def _batches(view: memoryview, fetched: fetch_api.Fetched) -> Iterator[tuple[int
 def _write(
     bootstrap: str, numbers: Sequence[int], batches: Sequence[tuple[bytes, int]], records: int
 ) -> None:
-    """So many records to each partition."""
+    """Write so many records to each partition."""
     client = open_client("", {"bootstrap.servers": bootstrap}, client_id=CLIENT_ID)
     leader, _ = _leader(client, TARGET_TOPIC, numbers[0])
     connection, newest = opener(client.security)(

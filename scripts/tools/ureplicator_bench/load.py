@@ -33,7 +33,7 @@ class Profile:
         return self.records * self.size
 
     def changed(self, changes: Mapping[str, Any]) -> Profile:
-        """With other fields; None: as it is."""
+        """The load with other fields; None: as it is."""
         return replace(self, **{key: value for key, value in changes.items() if value is not None})
 
 

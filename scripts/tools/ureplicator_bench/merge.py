@@ -57,14 +57,14 @@ def transactional(codec: int) -> Iterator[bytes]:
 
 
 def stamped(codec: int) -> Iterator[bytes]:
-    """With the broker's time: each must be rebuilt."""
+    """Batches with the broker's time: each must be rebuilt."""
     return (
         one_record(number, codec, attributes=batches.LOG_APPEND_TIME) for number in range(RECORDS)
     )
 
 
 def bulky(codec: int) -> Iterator[bytes]:
-    """Of 16 KB before compression."""
+    """Batches of 16 KB before compression."""
     texts = cycle(values(BULKY_BYTES))
     for first in range(0, RECORDS, BULKY_RECORDS):
         rows: list[batches.Row] = [

@@ -18,7 +18,7 @@ SIZES = (
 CODECS = ("none", "lz4", "zstd")
 PARTITIONS = (1, 64)
 DEFAULT_BATCH_BYTES = 16_384
-"""Of producers, unless configured otherwise (`batch.size`)."""
+"""Batch size of producers, unless configured otherwise (`batch.size`)."""
 SINGLE = Profile("100 B, batches of one record", 300_000, 100, batch_records=1)
 
 

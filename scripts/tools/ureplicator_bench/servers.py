@@ -31,7 +31,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """What a replicator needs to reach the brokers by mutual TLS."""
+    """Files that a replicator needs to reach the brokers by mutual TLS."""
 
     authority: Authority
     client: Certificate
@@ -52,7 +52,8 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Of the replicators. `round_trip_ms`: to the target, besides what it takes here; not with `tls`."""
+    """Line of the replicators. `round_trip_ms`: to the target, besides what it takes here; not with
+    `tls`."""
 
     tls: bool = False
     round_trip_ms: int = 0
@@ -70,7 +71,7 @@ class Servers:
 
     @property
     def target_address(self) -> str:
-        """For the replicators."""
+        """Address of the target for the replicators."""
         return self.far_target or self.target.bootstrap
 
     def by_name(self) -> Mapping[str, KafkaCluster]:

@@ -54,7 +54,7 @@ def share(used_s: float, seconds: float) -> float:
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """Of values in ascending order, at least one; `part` from 0 to 1."""
+    """Quantile of values in ascending order, at least one; `part` from 0 to 1."""
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)]
 
 
@@ -91,7 +91,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def _times(pid: int) -> Sequence[int]:
-    """In user mode, in the kernel, and both of children that were waited for; in ticks (proc(5))."""
+    """Times in user mode, in the kernel, and both of children that were waited for; in ticks (proc(5))."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return [int(each) for each in fields[11:15]]
 

@@ -61,7 +61,7 @@ PRODUCE_DEADLINE_S = 300.0
 PATIENCE = "10"
 """Factor of the times for acknowledgements in the producer, which PRODUCE_DEADLINE_S bounds as a whole."""
 SCALE_PAUSE_S = 2.0
-"""After each chunk of the rest, with --scale: records arrive all the time."""
+"""Time after each chunk of the rest, with --scale: records arrive all the time."""
 COPY_DEADLINE_S = 600.0
 POLL_INTERVAL_S = 0.1
 

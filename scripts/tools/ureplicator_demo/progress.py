@@ -31,7 +31,7 @@ class Ends:
         self._last = 0
 
     def total(self) -> int:
-        """As of now; the last known number while a partition has no leader."""
+        """The total as of now; the last known number while a partition has no leader."""
         responses = self._admin.list_offsets(dict(self._wanted), request_timeout=RESPONSE_TIMEOUT_S)
         with contextlib.suppress(KafkaException):
             self._last = sum(

@@ -22,7 +22,7 @@ CHECKS = (
 
 
 def same_inputs(examples: int) -> settings:
-    """As many inputs, the same in each run."""
+    """Settings for as many inputs, the same in each run."""
     return settings(
         max_examples=examples,
         derandomize=True,

@@ -20,6 +20,9 @@ from ureplicator_testkit.docs.samples import blocks, inline_code
 PRODUCT = ("cli", "common", "controller", "worker")
 SOURCES = (*PRODUCT, "tests", "scripts")
 CALL = re.compile(r"(GET|POST|PUT|DELETE) (/\S*)")
+MODULE = re.compile(
+    r"(?<![\w./{}*-])\w+(?:/\w+)+\.py\b|(?<![\w./\x22-])ureplicator_\w+(?:\.(?!py\b)[a-z]\w+)+\b"
+)
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +231,27 @@ def test_sources_cite_only_pages_of_the_repository() -> None:
     }
     known = {str(page.relative_to(ROOT)) for page in pages()} | {page.name for page in pages()}
     assert [each for each in sorted(cited) if each[1] not in known] == []
+
+
+def test_modules_that_texts_name_exist() -> None:
+    """A path such as `copier/task.py` or a name such as `ureplicator_common.model`, in pages and sources."""
+    texts = (*pages(), *_sources(*SOURCES))
+    named = {
+        name: text.relative_to(ROOT) for text in texts for name in MODULE.findall(text.read_text())
+    }
+    assert len(named) > 100
+    paths = [f"/{path.relative_to(ROOT)}" for path in _sources(*SOURCES, "deploy")]
+    known = [path.removesuffix("/__init__.py").removesuffix(".py") for path in paths]
+    files = [each for each in known if f"{each}.py" in paths]
+    assert [each for each in named.items() if not _exists(each[0], known, files)] == []
+
+
+def _exists(name: str, known: list[str], files: list[str]) -> bool:
+    """`name` is a module or a package, or something in a module."""
+    path = "/" + name.removesuffix(".py").replace(".", "/")
+    return any(each.endswith(path) for each in known) or any(
+        each.endswith(path.rpartition("/")[0]) for each in files if not name.endswith(".py")
+    )
 
 
 def _sources(*folders: str) -> Iterator[Path]:

@@ -12,7 +12,8 @@ reads single records through librdkafka. So a fault of the copier cannot hide it
     result        values of request and result, and their JSON
     store         result on disk: JSON, and Parquet written by Spark
     repair        missing records copied again, where no order is broken
-    command       one audit from a terminal; `ureplicator_worker.auditor` runs them as a role
+
+The command runs one audit from a terminal; `ureplicator_worker.auditor` runs them as a role.
 
 A record has no identity: offsets differ on both sides, and two records may have equal contents. The
 comparison aligns two sequences, as `diff` does, and what it reports is one way to explain the target by

@@ -36,7 +36,7 @@ LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What was added for one partition: source offsets from `first` to before `end`, else `reason`."""
+    """Additions for one partition: source offsets from `first` to before `end`, else `reason`."""
 
     partition: int
     segments: tuple[MapSegment, ...] = ()
@@ -79,7 +79,7 @@ def add_to_map(
 
 
 def plan(result: AuditResult, known: Mapping[Partition, PartitionMap]) -> Sequence[Mapped]:
-    """For each partition of a result that has ended. `known`: what the topic holds of them."""
+    """Additions for each partition of a result that has ended. `known`: what the topic holds of them."""
     route = Route.parse(result.route)
     return [
         _planned(result, each, known.get(Partition(route, result.topic, each.partition)))

@@ -26,9 +26,9 @@ from crc32c import crc32c
 
 BUFFER_BYTES = 128 << 10
 HEADERS_BYTES = 4 << 10
-"""Received at once where most of a response is discarded."""
+"""Bytes that are received at once where most of a response is discarded."""
 DISCARD_BYTES = 32 << 10
-"""Less is received with what follows: a system call costs more."""
+"""Bytes below which a rest is received with what follows: a system call costs more."""
 MIN_GATHERED_BYTES = 64 << 10
 GATHERED_MS = 10
 SILENCE_S = 10

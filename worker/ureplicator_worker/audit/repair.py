@@ -80,8 +80,8 @@ def plan_new(
     *,
     timestamps: bool = True,
 ) -> tuple[dict[int, Content], dict[int, str]]:
-    """As `plan_repair`, without the records that the target has. `source` and `target` read from the first
-    missing record, and the whole log; `timestamps`: false where the target stamps records itself.
+    """A plan as of `plan_repair`, without the records that the target has. `source` and `target` read from
+    the first missing record, and the whole log; `timestamps`: false where the target stamps records itself.
 
     A record that is there counts as a later one of its key, so the others are planned again without it.
     """

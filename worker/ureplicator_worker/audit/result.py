@@ -144,7 +144,7 @@ class PartitionResult:
 
     @property
     def differences(self) -> int:
-        """Without repeats."""
+        """Differences without repeats."""
         return self.missing + self.altered + self.reordered + self.foreign
 
 

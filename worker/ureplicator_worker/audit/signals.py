@@ -43,7 +43,7 @@ class TaskSignals:
                 raise Cancelled
 
     def sleep(self, seconds: float) -> None:
-        """In pieces. Raises Cancelled, also before the end of the sleep."""
+        """Sleep in pieces. Raises Cancelled, also before the end of the sleep."""
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(left_s, LOOK_S))

@@ -99,7 +99,7 @@ class PartitionLog:
         self._consumer.close()
 
     def extent(self) -> Extent:
-        """From the first record to the end of what is read here. Raises ClusterUnavailable."""
+        """The extent from the first record to the end of what is read here. Raises ClusterUnavailable."""
         try:
             found = self._consumer.get_watermark_offsets(self._at(), timeout=RESPONSE_S)
         except KafkaException as error:

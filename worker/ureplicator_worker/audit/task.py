@@ -79,7 +79,7 @@ class Start:
 
 
 def compare_each(works: Iterable[Work]) -> Iterator[Outcome]:
-    """For `mapPartitions`: all input is read before, or Spark kills the process."""
+    """Compare partitions, for `mapPartitions`: all input is read before, or Spark kills the process."""
     for work in list(works):
         yield compare_partition(work)
 

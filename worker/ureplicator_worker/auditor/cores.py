@@ -19,7 +19,7 @@ class Cores:
 
 
 def default_master(routes: int) -> str:
-    """This machine, with a core for requested audits and one for each followed route."""
+    """Spark's master: this machine, with a core for requested audits and one for each followed route."""
     return f"local[{1 + routes}]"
 
 

@@ -64,7 +64,8 @@ REQUESTS = "requests"
 CONNECT_TIMEOUT_S = 5.0
 POLL_S = 1.0
 REGISTER_S = 10.0
-"""Between two looks at the live node of a session that goes on: only a hand in ZooKeeper removes it."""
+"""Time between two looks at the live node of a session that goes on: only a hand in ZooKeeper removes
+it."""
 RETRY_S = 5.0
 CLUSTER_TIMEOUT_S = 10.0
 
@@ -291,7 +292,8 @@ class Auditor:
         threading.Thread(target=repeat, name=f"auditor {name}", daemon=True).start()
 
     def _wait(self, port: int, spark: SparkOnDemand) -> int:
-        """Until the end; the live node is written again for each session, and looked at once in a while."""
+        """Wait until the end; the live node is written again for each session, and looked at once in a
+        while."""
         session, due_s = self._coordination.session(), self._clock.monotonic_s() + REGISTER_S
         while not self._stopping.wait(POLL_S) and self._failures.empty():
             now_s = self._clock.monotonic_s()

@@ -51,7 +51,7 @@ class Failures(Generic[K]):
         self.total += 1
 
     def remove(self, key: K) -> None:
-        """It succeeded: its next failure is a first one."""
+        """Forget the failures of what succeeded: its next failure is a first one."""
         self._failing.pop(key, None)
 
     def keep(self, keys: Collection[K]) -> None:

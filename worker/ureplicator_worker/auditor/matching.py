@@ -23,7 +23,7 @@ from ureplicator_worker.auditor.sampling import Sample
 
 GAPS = 16
 ENDED_RECORDS = 1_000
-"""Compared at a time where one side has ended."""
+"""Records that are compared at a time where one side has ended."""
 
 Scan = Callable[[Mapping[int, Place], Mapping[int, int]], Mapping[int, Matched]]
 """Places and ends of partitions -> where each stops to be equal."""

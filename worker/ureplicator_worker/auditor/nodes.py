@@ -108,8 +108,8 @@ class AuditNodes:
         return _readable(path, node, znodes.decode_intent) if node else None
 
     def settings(self, route: Route) -> RouteSettings | None:
-        """As the leader publishes them for workers, from a tree cache; None: it has not yet. Raises
-        PermanentError: they cannot be read."""
+        """Settings as the leader publishes them for workers, from a tree cache; None: it has not yet.
+        Raises PermanentError: they cannot be read."""
         path = self._paths.route(route)
         node = self._cached(self._paths.routes).get(path)
         return _readable(path, node, znodes.decode_route) if node else None
@@ -128,7 +128,7 @@ class AuditNodes:
         return found
 
     def state(self, key: TopicKey) -> TopicAudit | None:
-        """From a tree cache. None also if it cannot be read: it is written again."""
+        """The state in a tree cache. None also if it cannot be read: it is written again."""
         nodes = self._cached(self._paths.audits.states)
         return self._decoded(key, nodes.get(self._paths.audits.state(key)))
 

@@ -36,7 +36,7 @@ from ureplicator_worker.audit.prepare import (
 from ureplicator_worker.audit.result import AuditOptions, AuditRequest, PartitionRange
 
 MAX_FINDINGS = 1_000
-"""In memory and in the report of an audit; counts are exact."""
+"""Findings in memory and in the report of an audit; counts are exact."""
 BATCH = 200
 """Topics that are described in one call."""
 

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 MAX_ATTEMPTS = 10
-"""More than the restarts that a fleet sees in the hours of a long audit."""
+"""Attempts, more than the restarts that a fleet sees in the hours of a long audit."""
 
 
 class Compare(Protocol):
@@ -80,7 +80,7 @@ class RequestedAudits:
         self._wait = wait
         self._claimed: TopicKey | None = None
         self.failures: Failures[str] = Failures()
-        """Of requests by id, as far as no outcome could be written."""
+        """Failures of requests by id, as far as no outcome could be written."""
         self.counts = dict.fromkeys(("done", "cancelled", "not_verified", "failed"), 0)
         """Audits that ended so."""
 

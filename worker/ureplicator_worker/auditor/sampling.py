@@ -26,12 +26,12 @@ MIN_OFFSETS = 100
 REFRESH_MS = 600_000
 """A topic without new records shows a time that is not older than this."""
 FIRST_OFFSETS = 30
-"""Of a topic whose size of records is not known, in its first comparison: with records of 1 MB, the most that
-brokers take by default, they are a pass of the default rate."""
+"""Offsets of a topic whose size of records is not known, in its first comparison: with records of 1 MB,
+the most that brokers take by default, they are a pass of the default rate."""
 GUESSED_BYTES = 1_000.0
 """Size of a record, where none is known."""
 LEAD_OFFSETS = 1_000
-"""Compared before a difference, so that both sides are aligned where it begins."""
+"""Offsets that are compared before a difference, so that both sides are aligned where it begins."""
 
 
 @dataclass(frozen=True, slots=True)

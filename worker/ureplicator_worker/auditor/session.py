@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from ureplicator_worker.engines import jvm
 
 SPARK_ERRORS = (Py4JError, PySparkException, EOFError, OSError)
-"""Raised by calls into Spark: jobs that failed, and a JVM that is gone."""
+"""Errors raised by calls into Spark: jobs that failed, and a JVM that is gone."""
 
 logger = logging.getLogger(__name__)
 

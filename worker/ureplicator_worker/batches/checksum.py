@@ -20,9 +20,10 @@ from functools import lru_cache
 from crc32c import crc32c
 
 STEP_BYTES = 16 << 10
-"""To append so many zeros takes as long as to look up a map."""
+"""Zeros of one step: to append so many takes as long as to look up a map."""
 MOST_STEPS = 64
-"""Looked up at once: 1 MiB, the largest batch that brokers accept unless configured otherwise."""
+"""Steps that are looked up at once: 1 MiB, the largest batch that brokers accept unless configured
+otherwise."""
 _ALL = 0xFFFFFFFF
 _ZEROS = memoryview(bytes(STEP_BYTES))
 
@@ -62,7 +63,7 @@ def _mapped(plain: int, steps: int) -> int:
 
 @lru_cache(MOST_STEPS)
 def _map(steps: int) -> _Tables:
-    """Composed of the maps for half of the steps."""
+    """The map, composed of those for half of the steps."""
     bits = [1 << bit for bit in range(32)]
     if steps == 1:
         bits = [_plain(_ZEROS, each) for each in bits]

@@ -111,7 +111,7 @@ def _gunzip(payload: Bytes, limit_bytes: int) -> Bytes:
 
 
 def _further_members(payload: Bytes, at: int, limit_bytes: int) -> Iterator[bytes]:
-    """Those behind the first one. In portions, since zlib copies what follows a member, each time."""
+    """Members behind the first one, in portions, since zlib copies what follows a member, each time."""
     view, left_bytes = memoryview(payload), limit_bytes
     while len(view) - at >= _GZIP_LEAST_BYTES and view[at : at + 3] == _GZIP_MEMBER:
         decoder = zlib.decompressobj(_GZIP_WINDOW)

@@ -21,7 +21,7 @@ from crc32c import crc32c
 from ureplicator_worker.batches.header import COVERED_FROM
 
 LEAST = 16
-"""With fewer of them it is not faster."""
+"""Least number of batches: with fewer of them it is not faster."""
 _SIZE, _SIZE_END = 8, 12
 _FORMAT = 16
 _DELTAS_END = 27

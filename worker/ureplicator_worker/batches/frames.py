@@ -36,7 +36,7 @@ _MASK = 0xFFFFFFFF
 
 
 def lz4_end(payload: memoryview) -> int:
-    """Where the first frame ends."""
+    """End of the first frame."""
     try:
         _begin, end = _lz4_blocks(payload)
     except (IndexError, struct.error) as error:
@@ -75,7 +75,7 @@ def _lz4_blocks(payload: memoryview) -> tuple[int, int]:
 
 
 def _xxh32(data: bytes) -> int:
-    """Of less than four bytes, seed 0 (https://github.com/Cyan4973/xxHash)."""
+    """Hash of less than four bytes, seed 0 (https://github.com/Cyan4973/xxHash)."""
     first, second, third, fifth = _PRIMES
     value = (fifth + len(data)) & _MASK
     for byte in data:
@@ -87,7 +87,7 @@ def _xxh32(data: bytes) -> int:
 
 
 def zstd_end(payload: memoryview) -> int:
-    """Where the last whole frame ends."""
+    """End of the last whole frame."""
     at = 0
     while len(payload) - at >= _UINT32.size:
         try:

@@ -39,7 +39,7 @@ HEADER_BYTES = 61
 LENGTH_OFFSET = 12
 """Bytes that the length field does not count."""
 MIN_BYTES = 18
-"""Up to the magic byte and the first one of the attributes, which every format has."""
+"""Bytes up to the magic byte and the first one of the attributes, which every format has."""
 
 NEWEST_MAGIC = 2
 

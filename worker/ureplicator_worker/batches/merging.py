@@ -1,4 +1,4 @@
-"""Which stored batches are merged into larger ones, and how large these get.
+"""Rules of merging: the stored batches that are merged into larger ones, and the size of these.
 
 A batch costs the copier and both brokers the same whatever its size: a part of a request, an append, an
 acknowledgement, some 150 us together. And a partition has at most five batches under way, so over a line of
@@ -32,10 +32,10 @@ _LIMITS = {
 }
 """Most bytes and records of a batch, by codec."""
 MERGED_BYTES = 256 << 10
-"""Of a merged batch, where the broker is near."""
+"""Size of a merged batch, where the broker is near."""
 FAR_MERGED_BYTES = 768 << 10
-"""Of a merged batch, where it is far away. Brokers accept 1 MiB unless configured otherwise, and the records
-may need more bytes than before: they are compressed at the fastest level."""
+"""Size of a merged batch, where it is far away. Brokers accept 1 MiB unless configured otherwise, and
+the records may need more bytes than before: they are compressed at the fastest level."""
 MERGE_AT_LEAST = 4
 """Batches. With fewer there is no backlog."""
 MERGE_AT_LEAST_FAR = 2

@@ -32,6 +32,6 @@ class SourceOffsets:
         return offset + index - start
 
     def part(self, start: int, stop: int) -> SourceOffsets:
-        """Of the records from `start` to before `stop`, as a batch of their own."""
+        """Offsets of the records from `start` to before `stop`, as a batch of their own."""
         inside = ((index - start, offset) for index, offset in self.runs if start < index < stop)
         return SourceOffsets(((0, self.at(start)), *inside))

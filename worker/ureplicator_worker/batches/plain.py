@@ -50,7 +50,7 @@ count of records and the first four bytes of the first one; then its fifth byte.
 _LENGTH_AT = 8
 _EPOCH_AT = 12
 _REST_FROM = HEADER_BYTES + 4
-"""Of the bytes behind the numbers of the only record, if its length has one byte."""
+"""Place of the bytes behind the numbers of the only record, if its length has one byte."""
 _PORTION_BYTES = 128 << 10
 
 _FRONT_SIZE = SMALL_BYTES
@@ -112,7 +112,7 @@ class _Cursor:
 
     @property
     def leader_epoch(self) -> int:
-        """Of the last batch that was taken."""
+        """Leader epoch of the last batch that was taken."""
         epoch: int = _INT32.unpack_from(self.data, self.begin + _EPOCH_AT)[0]
         return epoch
 
@@ -159,7 +159,7 @@ class PlainRecords(Records):
         return Taken(batches, at, cursor.position, epoch)
 
     def _take_portion(self, data: bytes, cursor: _Cursor) -> None:
-        """Those that are whole in these bytes."""
+        """Take batches that are whole in these bytes."""
         cursor.data, cursor.at, cursor.begin, cursor.batches = data, 0, 0, 0
         before = -1
         while before != cursor.batches:
@@ -170,7 +170,7 @@ class PlainRecords(Records):
             self._take_others(cursor)
 
     def _take_equal(self, cursor: _Cursor) -> bool:
-        """Those of one record and the same length; False if they are few."""
+        """Take batches of one record and the same length; False if they are few."""
         data, at, index = cursor.data, cursor.at, self.count
         if at > len(data) - _PLAIN.size:
             return False
@@ -227,7 +227,7 @@ class PlainRecords(Records):
         return True
 
     def _take_singles(self, cursor: _Cursor) -> None:
-        """Those of one record, whose numbers are as nearly always."""
+        """Take batches of one record, whose numbers are as nearly always."""
         codes, zero_codes, code_size, fronts = CODES, ZERO_CODES, CODE_SIZE, _FRONTS
         unpack, out, runs, index = _PLAIN.unpack_from, self._data, self._runs, self.count
         data, at, position, begin = cursor.data, cursor.at, cursor.position, cursor.begin
@@ -269,7 +269,7 @@ class PlainRecords(Records):
             cursor.take(index - first, begin, at, position)
 
     def _take_others(self, cursor: _Cursor) -> None:
-        """Those of several records, or the next one if it has one record with other numbers."""
+        """Take batches of several records, or the next one if it has one record with other numbers."""
         data, end, taken = cursor.data, len(cursor.data), 0
         view = memoryview(data)
         while cursor.at <= end - _PLAIN.size:

@@ -30,10 +30,11 @@ from ureplicator_worker.batches.old_formats import collect
 from ureplicator_worker.batches.records import Built, Records
 
 MAX_DECODED_BYTES = 32 << 20
-"""Of one batch that must be decoded. Brokers take batches of 1 MiB unless configured otherwise."""
+"""Bytes of one batch that must be decoded. Brokers take batches of 1 MiB unless configured otherwise."""
 MERGED_DECODED_BYTES = 2 << 20
 FAR_DECODED_BYTES = 8 << 20
-"""Of several that need not be; the latter where these are merged for a far broker, into larger ones."""
+"""Bytes of several batches that need not be; the latter where these are merged for a far broker, into
+larger ones."""
 
 Stored = tuple[memoryview, Header]
 

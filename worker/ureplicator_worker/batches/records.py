@@ -64,7 +64,7 @@ def zigzag(value: int) -> bytes:
 
 CODES = [zigzag(value) for value in range(CODE_SIZE)]
 ZERO_CODES = [b"\0" + code for code in CODES]
-"""Behind the attributes, which are 0."""
+"""Codes behind the attributes, which are 0."""
 
 
 def _spans() -> array[int]:
@@ -298,7 +298,7 @@ class Built:
         records: int,
         times_ms: tuple[int, int],
     ) -> Built:
-        """The same of a buffer with the compressed records behind the place for the header."""
+        """A batch of a buffer with the compressed records behind the place for the header."""
         base_ms, latest_ms = times_ms
         size = len(buffer) - LENGTH_OFFSET
         fields = (codec, records - 1, base_ms, latest_ms, -1, -1, -1, records)

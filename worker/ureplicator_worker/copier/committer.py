@@ -82,7 +82,7 @@ class Committer:
             self._delivery.committed(event.number, offsets, now_s)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
-        """Retried soon."""
+        """The commit is retried soon."""
         self._aborted(event.number, now_s)
         self._failures.failed(event.reason, now_s, waited_s=event.waited_s)
 
@@ -91,7 +91,7 @@ class Committer:
         return self._failures.error(now_s)
 
     def on_fenced(self, event: FencedOut, now_s: float) -> str:
-        """What happened, for the log."""
+        """Text of what happened, for the log."""
         self._aborted(event.number, now_s)
         return f"fenced ({event.reason})"
 

@@ -109,7 +109,7 @@ class AtLeastOnce:
                 self._partitions[partition] = CommittedPosition(offset, now_s)
 
     def aborted(self, number: int, now_s: float) -> None:
-        """Refused, fenced, or of unknown outcome."""
+        """Note a transaction that was refused, fenced, or is of unknown outcome."""
         self._open(number, "aborted")
         self._retry_at_s = now_s + COMMIT_RETRY_S
 

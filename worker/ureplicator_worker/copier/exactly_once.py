@@ -45,11 +45,11 @@ from ureplicator_worker.lifeline.measures import TransactionCounts
 
 PARTITIONS_PER_INTERVAL = 200
 COMMIT_SHARE = 0.05
-"""Of the time, at most so much is spent on commits while there is a backlog."""
+"""Part of the time that is spent on commits while there is a backlog."""
 LONGEST_INTERVALS = 10
 """A commit that takes longer still makes no transaction longer than so many intervals."""
 COMMIT_WEIGHT = 0.25
-"""Of the last commit in the mean of all: a single slow one changes little."""
+"""Weight of the last commit in the mean of all: a single slow one changes little."""
 SETTLE_S = 10.0
 """Nothing new is sent meanwhile, so it is short. But a leader that is lost is replaced within it
 (`broker.session.timeout.ms`, 9 s by default): before that the coordinator cannot end a transaction with its
@@ -58,7 +58,7 @@ partitions either. And the coordinator aborts a transaction much later (`TRANSAC
 
 LONGEST_S = MAX_TRANSACTION_INTERVAL_MS / 1_000
 IN_FLIGHT_S = 1.0
-"""Until the next look, after one that has found nothing but batches without an acknowledgement."""
+"""Time until the next look, after one that has found nothing but batches without an acknowledgement."""
 
 
 class TransactionState(StrEnum):
@@ -171,7 +171,8 @@ class ExactlyOnce:
         *,
         backlog: bool = False,
     ) -> None:
-        """These are the store's; the next transaction is open. `backlog`: much waits to be sent in it."""
+        """Note that these positions are the store's; the next transaction is open. `backlog`: much
+        waits to be sent in it."""
         if number != self.number:
             raise InvalidTransition(f"transaction {number} committed, {self.number} is under way")
         self._move(TransactionState.OPEN)

@@ -66,7 +66,7 @@ class Gaps:
         self._send = send
         self._wall_ms = wall_ms
         self._located: dict[Partition, GapFound] = {}
-        """Those for which the policy's offset is being read."""
+        """Gaps for which the policy's offset is being read."""
         self._skipped: dict[Partition, Skipped] = {}
 
     def begin(self, partition: Partition, beginning: StartPosition) -> None:

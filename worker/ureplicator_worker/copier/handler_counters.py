@@ -16,7 +16,7 @@ from ureplicator_worker.lifeline.messages import HandlerReport
 
 @dataclass(slots=True)
 class TopicCounters:
-    """As `HandlerReport`."""
+    """Counters of a topic, as of `HandlerReport`."""
 
     records: int = 0
     outputs: int = 0

@@ -108,7 +108,7 @@ class ProducerNeeded:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsJoining:
-    """These target partitions are to take part in the lane's transaction of this number.
+    """Target partitions that are to take part in the lane's transaction of this number.
 
     `ends`: for those at a leader that has not shown it yet, the end that its log must have.
     """
@@ -162,7 +162,7 @@ class Transactions(Protocol):
     """Transactions of a lane: everything that it sends belongs to the open one."""
 
     def deliver(self, *, transactional: bool) -> None:
-        """In transactions from now on, or in none. Only without partitions."""
+        """Send in transactions from now on, or in none. Only without partitions."""
 
     def begin(self, producer: Producer) -> None:
         """Open the next transaction: everything sent from now on belongs to it."""
@@ -199,10 +199,10 @@ class Transactions(Protocol):
         """
 
     def committed(self) -> None:
-        """It is committed, and everything that was sent in it is visible."""
+        """Close the transaction, which is committed: everything that was sent in it is visible."""
 
     def end(self) -> None:
-        """It is aborted: send nothing until `rewind` and `begin`."""
+        """Close the transaction, which is aborted: send nothing until `rewind` and `begin`."""
 
     def rewind(
         self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool

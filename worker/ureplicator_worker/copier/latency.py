@@ -10,8 +10,8 @@ from ureplicator_worker.lifeline.messages import LATENCY_BOUNDS_MS
 
 
 class Latencies:
-    """Of a lane. `of_records`: from the youngest record of a batch to its acknowledgement, or its commit.
-    `of_fetches`: from the response that brought it to its acknowledgement."""
+    """Latencies of a lane. `of_records`: from the youngest record of a batch to its acknowledgement, or
+    its commit. `of_fetches`: from the response that brought it to its acknowledgement."""
 
     __slots__ = ("of_fetches", "of_records")
 

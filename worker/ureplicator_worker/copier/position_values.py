@@ -12,7 +12,7 @@ from ureplicator_worker.lifeline.messages import Grant
 
 
 class AcknowledgedEnd(NamedTuple):
-    """Where a target's log ends at least: `markers` follow at `offset` (see `Provenance`)."""
+    """End that a target's log has at least: `markers` follow at `offset` (see `Provenance`)."""
 
     offset: int
     markers: int = 0
@@ -43,7 +43,7 @@ class StartPosition:
 
 
 class MapMark(NamedTuple):
-    """What a position says of the offset map; see `Provenance`."""
+    """Part of a position about of the offset map; see `Provenance`."""
 
     mapped: int
     chunks: int
@@ -67,7 +67,7 @@ class Commitment:
     markers: int = 0
 
     def record(self, *, worker: str, slot: int, mark: MapMark | None = None) -> Position:
-        """As the position store keeps it. `mark` None: the map stays as it was found."""
+        """The record as the position store keeps it. `mark` None: the map stays as it was found."""
         mapped, chunks = mark or (NOT_MAPPED, self.beginning.map_chunks)
         provenance = Provenance(
             source_cluster=self.beginning.source_cluster,

@@ -25,7 +25,7 @@ USE_EVERY_S = 5.0
 
 ONLINE_EVERY = 5
 FULL_EVERY = 150
-"""After so many reports everything is sent again: no state of the driver rests on one message for long."""
+"""Reports after which everything is sent again: no state of the driver rests on one message for long."""
 SEGMENTS_EACH = 20
 """A hundred partitions a second, each with some kilobytes at most."""
 
@@ -49,7 +49,7 @@ class ReportDelta:
     def changed(
         self, reports: Mapping[Partition, PartitionReport]
     ) -> dict[Partition, PartitionReport]:
-        """Those that differ from what was sent last; they count as sent."""
+        """States that differ from what was sent last; they count as sent."""
         changed = {part: each for part, each in reports.items() if self._sent.get(part) != each}
         self._sent.update(changed)
         self._number += 1
@@ -58,7 +58,7 @@ class ReportDelta:
         return changed
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """They were released: after the next Add the driver has no report of them."""
+        """Forget partitions that were released: after the next Add the driver has no report of them."""
         for partition in partitions:
             self._sent.pop(partition, None)
 
@@ -71,7 +71,7 @@ class SegmentDelta:
         self._turn: deque[Partition] = deque()
 
     def due(self, partitions: Callable[[], Iterable[Partition]]) -> list[Partition]:
-        """Those to be compared now. Some may not be held any more."""
+        """Partitions to be compared now. Some may not be held any more."""
         if not self._turn:
             self._turn.extend(partitions())
         return [self._turn.popleft() for _ in range(min(SEGMENTS_EACH, len(self._turn)))]
@@ -79,7 +79,7 @@ class SegmentDelta:
     def changed(
         self, segments: Mapping[Partition, Sequence[Segment]]
     ) -> dict[Partition, tuple[Segment, ...]]:
-        """Those that differ from what was sent last; they count as sent."""
+        """Segments that differ from what was sent last; they count as sent."""
         changed = {
             part: tuple(each) for part, each in segments.items() if self._sent.get(part) != each
         }

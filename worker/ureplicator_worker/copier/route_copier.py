@@ -111,7 +111,7 @@ class RouteCopier:
             self.holder.remove(partition)
 
     def change_settings(self, changed: PublishedSettings) -> None:
-        """For partitions that run: without a restart, and without a new proof."""
+        """Change the settings of partitions that run, without a restart, and without a new proof."""
         self.holder.change_settings(changed)
         self._publisher.changed()
 

@@ -109,7 +109,7 @@ def find_starts(
     source: ClusterClient,
     target: TargetState,
 ) -> Iterator[dict[Partition, StartPosition | CannotStart]]:
-    """For each partition where it begins, or why it cannot; in portions, as they become known.
+    """The start of each partition, or why it cannot; in portions, as they become known.
 
     Raises ClusterUnavailable. A partition without a leader fails alone.
     """

@@ -63,7 +63,7 @@ THREAD_SWITCH_S = 0.001
 """The commit thread must not keep the interpreter from the data loop for the default 5 ms."""
 
 REQUEST_TIMEOUT_S = 5.0
-"""For a request of the threads that may block."""
+"""Time for a request of the threads that may block."""
 
 
 def copy(config: CopierConfig) -> None:
@@ -193,7 +193,7 @@ class Copier:
                 route.remove_all()
 
     def _report(self) -> None:
-        """Skipped while the driver does not read: a later report holds all changes."""
+        """Send a report, or skip it while the driver does not read: a later report holds all changes."""
         if not self._driver.ready:
             return
         partitions: dict[Partition, PartitionReport] = {}

@@ -74,7 +74,7 @@ class TransactionCommitter:
         self._delivery.join(begun.partition, committed=committed, now_s=now_s)
 
     def leave(self, partition: Partition, now_s: float) -> None:
-        """Before the lane drops it."""
+        """Let a partition go, before the lane drops it."""
         (progress,) = self._lane.progress([partition]).values()
         stored = self._delivery.offset(partition)
         if self._delivery.state in (TransactionState.OPEN, TransactionState.SEALING) and (
@@ -155,13 +155,13 @@ class TransactionCommitter:
         self._end()
 
     def on_fenced(self, event: FencedOut, now_s: float) -> str:
-        """What happened, for the log."""
+        """Text of what happened, for the log."""
         why = self._explained(f"fenced ({event.reason})", now_s)
         self._end()
         return why
 
     def _explained(self, reason: str, now_s: float) -> str:
-        """With the cause of an error that a coordinator tells like the loss of ownership."""
+        """The reason with the cause of an error that a coordinator tells like the loss of ownership."""
         if not self._delivery.has_expired(now_s):
             return reason
         return (

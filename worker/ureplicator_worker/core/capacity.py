@@ -26,7 +26,7 @@ START_TIMEOUT_S = 15.0
 """A copier that has not connected by then finds no Spark capacity: Spark starts one in 1-2 s, 5 s on
 a busy machine."""
 MISSING_TIMEOUT_S = 5.0
-"""The same while Spark is known to lack something: it replaces a lost executor within that time."""
+"""The time-out while Spark is known to lack something: it replaces a lost executor within that time."""
 
 
 def change(state: WorkerState, missing: str) -> None:
@@ -96,7 +96,8 @@ def announce_if_changed(state: WorkerState) -> list[Instruction]:
 
 
 def _what_is_missing(state: WorkerState) -> str:
-    """Of a worker without any copier: Spark has no room, or copiers have cores and end or do not connect."""
+    """The reason of a worker without any copier: Spark has no room, or copiers have cores and end or do
+    not connect."""
     for slot in state.slots:
         if crashes := _crash_loop(slot):
             return crashes

@@ -53,7 +53,7 @@ BALANCE_EVERY_S = 10.0
 """Slots that are uneven at two such moments in a row are balanced: the leader's own moves end sooner."""
 MOVED_AT_ONCE = 4
 MOVED_AT_ONCE_SHARE = 0.05
-"""Of all partitions of the worker; the larger of both limits counts."""
+"""Share of all partitions of the worker; the larger of both limits counts."""
 
 _REPORTED = {
     PartitionState.ONLINE: PartitionPhase.ONLINE,
@@ -238,7 +238,7 @@ def _start(state: WorkerState, slot: Slot) -> list[Instruction]:
 
 
 def _explain(state: WorkerState, slot: Slot, reason: str) -> None:
-    """Its partitions say why they have no copier, whatever interrupted them before."""
+    """Have the slot's partitions say why they have no copier, whatever interrupted them before."""
     for partition in held_partitions.in_slot(state, slot.number) if reason else ():
         if state.held[partition].reason != reason:
             held_partitions.interrupt(state, partition, reason)
@@ -295,7 +295,7 @@ def _surplus(state: WorkerState) -> Mapping[int, int]:
 
 
 def _make_leave(state: WorkerState, slot: Slot, many: int) -> list[Instruction]:
-    """Only partitions that are copied: others gain nothing by another slot."""
+    """Release partitions, only those that are copied: others gain nothing by another slot."""
     sent = held_partitions.sent_to(state, slot.copier)
     leaving = sorted(p for p in sent if state.held[p].phase is PartitionPhase.ONLINE)[:many]
     for partition in leaving:

@@ -24,7 +24,7 @@ from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import Drain, Leave, WorkerState
 
 KILL_TIMEOUT_S = 5.0
-"""For killed processes to be gone."""
+"""Time for killed processes to be gone."""
 
 
 LEAVE_SETTLE_S = 2.0

@@ -81,7 +81,8 @@ class CopierClosed:
 
 @dataclass(frozen=True, slots=True)
 class CopierStopRequested:
-    """Its process, or the executor that it runs on, is to end: it is stopped, and its slot starts again."""
+    """The copier's process, or the executor that it runs on, is to end: it is stopped, and its slot
+    starts again."""
 
     copier: CopierId
     reason: str
@@ -104,8 +105,8 @@ class CapacityChanged:
 
 @dataclass(frozen=True, slots=True)
 class CopierLost:
-    """Its job has ended, and its process cannot be seen from here: it may still commit what it was sent,
-    until the slot's transactional ids are fenced."""
+    """The copier's job has ended, and its process cannot be seen from here: it may still commit what it
+    was sent, until the slot's transactional ids are fenced."""
 
     copier: CopierId
     reason: str

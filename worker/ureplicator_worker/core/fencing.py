@@ -98,7 +98,7 @@ def slot_fenced(state: WorkerState, slot: int, route: Route) -> None:
 
 
 def slot_fence_failed(state: WorkerState, event: SlotFenceFailed) -> None:
-    """Its partitions stay held, with the reason."""
+    """Keep the slot's partitions held, with the reason."""
     key = (event.slot, event.route)
     state.slot_fences[key] = RouteFence(retry_at_s=state.now_s + FENCE_RETRY_S)
     reason = f"waits for the fence of a lost copier: {event.reason}"

@@ -94,7 +94,7 @@ def visit(state: WorkerState, partitions: Iterable[Partition]) -> None:
 
 
 def visit_unsent(state: WorkerState, partitions: Iterable[Partition]) -> None:
-    """Those that no copier was sent and that wait for no retry: they may be sent now."""
+    """Visit partitions that no copier was sent and that wait for no retry: they may be sent now."""
     held, now_s = state.held, state.now_s
     visit(state, [p for p in partitions if not held[p].sent and held[p].retry_at_s <= now_s])
 
@@ -104,7 +104,7 @@ def enter(state: WorkerState, partition: Partition, to: PartitionPhase, reason: 
 
 
 def fail(state: WorkerState, event: CopierFailed) -> None:
-    """Its copier gave it up."""
+    """Note that a copier gave a partition up."""
     partition = event.partition
     after = failed(
         partition,
@@ -118,7 +118,7 @@ def fail(state: WorkerState, event: CopierFailed) -> None:
 
 
 def interrupt(state: WorkerState, partition: Partition, reason: str) -> None:
-    """It has no copier for now."""
+    """Note that a partition has no copier for now."""
     held = state.held[partition]
     put(state, partition, interrupted(partition, held, reason, now_s=state.now_s))
 
@@ -128,7 +128,7 @@ def set_reason(state: WorkerState, partition: Partition, reason: str) -> None:
 
 
 def note_retry(state: WorkerState, partition: Partition, report: PartitionReport) -> None:
-    """Its copier reports a try after a failure."""
+    """Note that a copier reports a try after a failure."""
     held, online = state.held[partition], report.state is PartitionState.ONLINE
     after = retried(held, committed=report.committed, lag=report.lag, online=online)
     if after != held:
@@ -148,7 +148,7 @@ def set_gap(state: WorkerState, partition: Partition, gap: Gap) -> None:
 
 
 def mark_unclean(state: WorkerState, partition: Partition) -> None:
-    """Its copier died while it touched the partition."""
+    """Note that a copier died while it touched a partition."""
     put(state, partition, replace(state.held[partition], unclean=True))
 
 

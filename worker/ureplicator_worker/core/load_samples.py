@@ -18,7 +18,7 @@ from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import PartitionState
 
 WINDOW_S = 300.0
-"""Above the few minutes of a producer's batch job, or of the lag after a restart."""
+"""A time above the few minutes of a producer's batch job, or of the lag after a restart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,8 @@ def retried(held: HeldPartition, *, committed: int, lag: int, online: bool) -> H
 def interrupted(
     partition: Partition, held: HeldPartition, reason: str, *, now_s: float
 ) -> HeldPartition:
-    """It cannot be copied for a cause that is not its own; retried as soon as that is over."""
+    """The partition as one that cannot be copied for a cause that is not its own; retried as soon as
+    that is over."""
     moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s)
     return replace(moved, sent=False, retry_at_s=now_s)
 

@@ -65,7 +65,7 @@ def remove_unassigned(state: WorkerState) -> list[Instruction]:
 
 
 def _is_assigned(state: WorkerState, partition: Partition, held: HeldPartition) -> bool:
-    """Still assigned, under the owner epoch that it is held with."""
+    """True if it is still assigned, under the owner epoch that it is held with."""
     entry = state.assigned.get(partition)
     return entry is not None and entry.owner_epoch == held.owner_epoch
 

@@ -35,7 +35,8 @@ def lose(state: WorkerState) -> None:
 
 
 def restore(state: WorkerState, id: SessionId) -> list[Instruction]:
-    """Also for the same session: a write while it was suspended may or may not have arrived."""
+    """Publish everything again, also for the same session: a write while it was suspended may or may
+    not have arrived."""
     register: list[Instruction] = [] if state.session.id == id else [Register(id)]
     state.session = Session(id, SessionState.CONNECTED)
     publishing.publish_everything(state)

@@ -37,9 +37,9 @@ STEADY_S = 10.0
 RESTART_DELAYS_S = (0.0, 0.5, 1.0, 2.0)
 """Delay before the first, second, ... restart; the last one repeats."""
 CRASH_DELAYS_S = (*RESTART_DELAYS_S, 4.0, 8.0, 15.0)
-"""The same for a copier that ended before it connected: each start costs seconds of a core."""
+"""Delays for a copier that ended before it connected: each start costs seconds of a core."""
 CRASH_LOOP = 3
-"""So many in a row are no accident."""
+"""Crashes in a row that are no accident."""
 NO_RESTARTS = Backoff(RESTART_DELAYS_S)
 
 
@@ -106,7 +106,8 @@ class Slot:
         return replace(self, restarts=restarts, vacant_since_s=now_s)
 
     def _crashed(self, reason: str) -> Slot:
-        """It never connected; one that was to end (CLOSING) is no crash."""
+        """The slot after its copier ended and never connected; the end of one that was to end (CLOSING)
+        is no crash."""
         restarts = self.restarts.with_delays(CRASH_DELAYS_S).failed()
         if self.phase is not SlotPhase.STARTING:
             return replace(self, restarts=restarts)

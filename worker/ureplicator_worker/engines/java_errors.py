@@ -22,7 +22,7 @@ _HEAD = re.compile(
 )
 _FRAME = re.compile(r"^\s+at |^\s*\.\.\. \d+ (?:more|common frames)|^\s*(?:Suppressed: |$)")
 _NOTHING = ("An error has occurred.",)
-"""What the client of Kubernetes says of every failure to connect."""
+"""Text that the client of Kubernetes gives for every failure to connect."""
 _KILLED = re.compile(r"Application has been killed\. Reason: (.*\S)")
 _ANOTHER_CLASS = re.compile(r"(?:[a-z_][\w$]*\.)+[A-Z][\w$]*$")
 

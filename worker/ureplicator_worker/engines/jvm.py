@@ -173,7 +173,7 @@ class Driver:
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # else the next one gets them
 
     def _stop(self) -> None:
-        """May hang with the JVM."""
+        """Stop the context, which may hang with the JVM."""
         with contextlib.suppress(Exception):  # the JVM is killed next
             self.context.stop()
             self.gateway.shutdown()
@@ -330,8 +330,8 @@ def _text_of(error: Exception) -> str:
 
 
 def _to_stderr(line: str) -> None:
-    """As it is, or as a line of JSON where this process logs such lines and the JVM, unlike a copier, does
-    not."""
+    """Write a line as it is, or as a line of JSON where this process logs such lines and the JVM,
+    unlike a copier, does not."""
     if writes_json() and not line.startswith("{"):
         logging.getLogger("jvm").warning("%s", line)
         return

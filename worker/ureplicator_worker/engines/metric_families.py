@@ -24,8 +24,8 @@ COUNTED = {
     "skipped": "Records skipped because the target rejects them for good",
     "gaps": "Gaps in the source that were skipped by policy",
 }
-"""Counted by route, too. A route is counted from the start of the worker, so the first skipped record is seen
-as an increase; the series of a partition may begin with it."""
+"""Counters of partitions that are counted by route, too. A route is counted from the start of the
+worker, so the first skipped record is seen as an increase; the series of a partition may begin with it."""
 
 
 def histogram(
@@ -90,7 +90,7 @@ def route_metrics(
 
 
 def process_metrics(slots: Mapping[int, Measures], *, jvm_pid: int) -> Iterator[Metric]:
-    """Of this process, the driver's JVM and the copiers, each with what it started."""
+    """Metrics of this process, the driver's JVM and the copiers, each with what it started."""
     labels = ("process", "slot")
     cpu = CounterMetricFamily("ureplicator_worker_cpu_seconds", "Processor time", labels=labels)
     memory = GaugeMetricFamily("ureplicator_worker_memory_bytes", "Resident memory", labels=labels)

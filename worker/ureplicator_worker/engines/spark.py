@@ -113,7 +113,7 @@ class SparkEngine:
         self._driver: jvm.Driver | None = None
         self._stopping = False
         self._cores = slots
-        """Of all executors, as last seen."""
+        """Cores of all executors, as last seen."""
 
     def start(self) -> None:
         """Start the JVM. Raises PermanentError: no Java, a Java too old, a wrong property, no secret."""

@@ -74,7 +74,7 @@ class _Throttling:
 
 
 class Telemetry:
-    """Written by the event loop, read by the web server, under one lock."""
+    """Measures that are written by the event loop and read by the web server, under one lock."""
 
     def __init__(self, routes: Iterable[Route] = ()) -> None:
         """`routes`: those that are counted from the start, whatever is copied."""
@@ -83,7 +83,7 @@ class Telemetry:
         self._trends: dict[Partition, LoadTrend] = {}
         self._latencies: dict[int, _Latency] = {}
         self._segments: dict[Partition, array[int]] = {}
-        """Their fields in a row: a worker may hold 10,000 partitions."""
+        """Fields of segments in a row: a worker may hold 10,000 partitions."""
         self._throttling: dict[int, _Throttling] = {}
         self._handlers = HandlerTotals()
         self._measures = MeasureTotals()
@@ -105,7 +105,7 @@ class Telemetry:
             self._count_throttling(copier, report.limits)
 
     def drop(self, partitions: Iterable[Partition]) -> None:
-        """They are not held any more."""
+        """Drop partitions that are not held any more."""
         with self._lock:
             for partition in partitions:
                 self._counters.pop(partition, None)

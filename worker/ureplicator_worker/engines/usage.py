@@ -20,7 +20,7 @@ class UsageMeter:
         self._started_ms = started_ms
 
     def usage(self) -> WorkerUsage:
-        """Until now."""
+        """The usage until now."""
         used = processes(self._telemetry.measures(), jvm_pid=self._jvm_pid())
         cpu_s = sum(each.cpu_s for each in used.values())
         return WorkerUsage(self._started_ms, round(cpu_s * 1_000), self._telemetry.routes())

@@ -19,13 +19,13 @@ class Logs:
         self._options = options
 
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those to read that exist."""
+        """Partitions to read that exist."""
         view = self._client.view(sorted(self._options.topics))
         assigned = self._options.assigned
         return frozenset(key for key in view.leaders if not assigned or key in assigned)
 
     def all_partitions(self) -> frozenset[TopicPartition]:
-        """Those to read. Raises ConfigurationError if one does not exist."""
+        """Partitions to read. Raises ConfigurationError if one does not exist."""
         found = self.partitions()
         topics = {topic for topic, _ in found}
         missing = [topic for topic in self._options.topics if topic not in topics]

@@ -64,7 +64,8 @@ def _part(size: int, share: float) -> int:
 def _within(
     found: Offsets, start: Offsets, limit: int, *, in_turn: Iterable[TopicPartition]
 ) -> Offsets:
-    """Not more than the limit, where many partitions have one each: those with most left go first."""
+    """Offsets, not more than the limit, where many partitions have one each: those with most left go
+    first."""
     kept: Offsets = {}
     for key in in_turn:
         kept[key] = min(found[key], start[key] + limit)
@@ -90,7 +91,7 @@ def split(
 
 
 def _parts(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:
-    """Of equal sizes, as far as they go."""
+    """Parts of equal sizes, as far as they go."""
     for number in range(count):
         start = whole.start + whole.size * number // count
         end = whole.start + whole.size * (number + 1) // count

@@ -153,7 +153,7 @@ class BatchReader(DataSourceReader):
                 )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Without partitions Spark starts one task, without a range."""
+        """Read a range. Without partitions Spark starts one task, without a range."""
         if isinstance(partition, RangePartition):
             yield from read_records(self._options, partition.value, self._columns)
 
@@ -174,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _progress(self) -> StreamProgress:
-        """Opened where it is used first: a reader that Spark pickles has none."""
+        """The progress, opened where it is used first: a reader that Spark pickles has none."""
         if self._opened is None:
             logs = open_logs(self._options)
             self._opened = logs, StreamProgress(self._options, logs)

@@ -57,7 +57,7 @@ class StreamProgress:
             )
 
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Of the tasks of a micro-batch. Raises DataLost."""
+        """Ranges of the tasks of a micro-batch. Raises DataLost."""
         options = self._options
         ranges = ranges_between(start, end)
         first = self._logs.first({(each.topic, each.partition) for each in ranges})

@@ -1,4 +1,4 @@
-"""What a copier measures of itself, for the metrics of its worker. Counters begin with its run."""
+"""Measures that a copier takes of itself, for the metrics of its worker. Counters begin with its run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Measures:
 
 
 def measures_of(raw: Mapping[str, Any]) -> Measures:
-    """From its fields in a message. Raises LookupError, TypeError or ValueError for others."""
+    """Measures from their fields in a message. Raises LookupError, TypeError or ValueError for others."""
     return Measures(
         fetch_to_ack_ms=tuple(raw["fetchToAckMs"]),
         fetch_to_ack_sum_ms=raw["fetchToAckSumMs"],

@@ -273,7 +273,8 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Released without a Remove, no longer touched; `temporary`: worth a retry; `local`: by this worker."""
+    """A partition released without a Remove, no longer touched; `temporary`: worth a retry; `local`: by
+    this worker."""
 
     partition: Partition
     reason: str

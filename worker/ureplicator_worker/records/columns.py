@@ -207,7 +207,7 @@ class Fields:
         return bases + delta, times_ms, kinds
 
     def keep(self, inside: npt.NDArray[np.bool_]) -> None:
-        """Only these records from here on."""
+        """Keep only these records from here on."""
         self._at, self._ends = self._at[inside], self._ends[inside]
 
     def field(self) -> pa.Array:

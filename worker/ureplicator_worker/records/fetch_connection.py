@@ -49,7 +49,7 @@ class OpenConnection(Protocol):
 
 
 def opener(security: Security) -> OpenConnection:
-    """Of a cluster with this security."""
+    """An opener for a cluster with this security."""
 
     def open_connection(broker: Broker) -> tuple[socket.socket, Mapping[int, int]]:
         connection, _ = connect(broker, security=security, client_id=CLIENT_ID)

@@ -69,7 +69,7 @@ FETCH_BYTES = 4 << 20
 RETRY_S = 0.2
 CORRUPT_TRIES = 3
 LONGEST_WAIT_MS = 8_000
-"""Less than the silence after which a connection counts as broken."""
+"""Milliseconds, less than the silence after which a connection counts as broken."""
 EMPTY = Backoff((0.05, 0.1, 0.2, 0.5, 1.0))
 """Pauses after responses without a batch. Brokers usually have waited by themselves, before each."""
 
@@ -206,7 +206,7 @@ class RangeReader:
         return stored
 
     def _connect(self) -> None:
-        """To the leader. Raises ClusterUnavailable, LogChanged."""
+        """Connect to the leader. Raises ClusterUnavailable, LogChanged."""
         view = self._client.view([self._topic])
         leader = view.leaders.get((self._topic, self._partition))
         broker: Broker | None = view.brokers.get(leader.node_id) if leader else None
@@ -220,7 +220,8 @@ class RangeReader:
         self._connection = FetchConnection(broker, keys, open_connection=self._open)
 
     def _send_next(self) -> None:
-        """When the broker wants it; after a response without a batch, a while later."""
+        """Send the next request when the broker wants it; after a response without a batch, a while
+        later."""
         pause_s = max(self._throttled_s, self._empty.delay_s)
         if pause_s:
             self._client.pause(pause_s)

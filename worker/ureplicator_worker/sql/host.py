@@ -108,7 +108,7 @@ class SqlHost:
         self._channel.send({"done": True})
 
     def _chunks(self, place: Place, frame: Frame) -> None:
-        """This chunk, and those behind it that go through the same query."""
+        """Chunks: this one, and those behind it that go through the same query."""
         if place in self._failed:
             self._channel.send({"failed": self._failed[place]})
             return
@@ -130,7 +130,7 @@ class SqlHost:
         return self._inbox.next()
 
     def _chunk(self, round_: Round, assigned: Assigned, frame: Frame) -> Round:
-        """Its records into the round; one that is full is evaluated, and the next is returned."""
+        """Put a chunk's records into the round; one that is full is evaluated, and the next is returned."""
         head, payload = frame
         task = Task(head["topic"], head["partition"], head["target"], head["next"])
         sizes = head["batches"]

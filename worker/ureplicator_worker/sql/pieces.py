@@ -59,7 +59,7 @@ def joined(pieces: Sequence[Piece]) -> tuple[bytes, Numbers]:
 
 
 def runs_of(pieces: Sequence[Piece]) -> Numbers:
-    """For each piece, as `Fields.places_and_times` takes it."""
+    """Runs of each piece, as `Fields.places_and_times` takes it."""
     runs = []
     for piece in pieces:
         stored, count = piece.stored, len(piece.places)

@@ -80,7 +80,7 @@ class Results:
         self._records: dict[int, Record] = {}
 
     def emitted(self, segment: Segment) -> Emitted:
-        """Of one segment. Raises CorruptBatch for times too far apart for one batch."""
+        """Outputs of one segment. Raises CorruptBatch for times too far apart for one batch."""
         first, stop = np.searchsorted(self._rows, (segment.first, segment.stop)).tolist()
         if self._query.whole and self._ascend(first, stop):
             ready = tuple(self._whole(segment))

@@ -90,7 +90,7 @@ class Round:
             segment.next_offset = self.offset(self.rows - 1) + 1
 
     def offset(self, row: int) -> int:
-        """At the source."""
+        """Offset of a row at the source."""
         number = bisect.bisect_right(self.starts, row) - 1
         return self.pieces[number].offset(row - self.starts[number])
 
@@ -107,7 +107,7 @@ class Round:
             number += 1
 
     def part(self, segment: Segment, first: int, stop: int) -> Round:
-        """These rows of a segment as a round."""
+        """Rows of a segment as a round."""
         ends = stop == segment.stop
         next_offset = segment.next_offset if ends else self.offset(stop)
         of_it = Segment(
@@ -124,7 +124,7 @@ class Round:
         return part
 
     def divided(self) -> Iterator[Round]:
-        """Smaller rounds, in order, of more than one row or segment."""
+        """The smaller rounds, in order, of more than one row or segment."""
         if len(self.segments) > 1:
             for segment in self.segments:
                 yield self.part(segment, segment.first, segment.stop)

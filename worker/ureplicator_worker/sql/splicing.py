@@ -59,7 +59,7 @@ def _bounds(sizes: Numbers) -> list[int]:
 
 
 def _heads(attributes: Bytes, times_ms: Numbers, rests: Numbers) -> Iterator[memoryview]:
-    """What stands before the rests of the records of a batch. Raises CorruptBatch."""
+    """Bytes before the rests of the records of a batch. Raises CorruptBatch."""
     first_ms = int(times_ms[0])
     for time_ms in (int(times_ms.min()), int(times_ms.max())):
         if not -INT64 <= time_ms - first_ms < INT64:

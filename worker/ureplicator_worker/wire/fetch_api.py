@@ -198,7 +198,7 @@ def _request_header(version: int, correlation_id: int, client: bytes) -> bytes:
 def _by_topic(
     keys: Mapping[TopicKey, Wanted] | list[TopicKey],
 ) -> list[tuple[bytes, list[int]]]:
-    """In this order, which brokers keep: a topic may come again."""
+    """Partitions by topic in this order, which brokers keep: a topic may come again."""
     topics: list[tuple[bytes, list[int]]] = []
     for topic, number in keys:
         if not topics or topics[-1][0] != topic:

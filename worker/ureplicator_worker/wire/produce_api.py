@@ -40,7 +40,7 @@ BROKER_TIMEOUT_MS = 1_500
 """Limit for a broker's wait for its followers, before it responds with REQUEST_TIMED_OUT. It reads no
 other request of the connection meanwhile."""
 ASIDE_TIMEOUT_MS = 10_000
-"""The same on the connection of partitions whose followers are known to be slow."""
+"""The broker's time-out on the connection of partitions whose followers are known to be slow."""
 
 Piece = bytes | bytearray | memoryview
 

@@ -22,7 +22,7 @@ def by_name(topic: str) -> bytes:
 
 
 def by_id(topic_id: str) -> bytes:
-    """Empty for a topic without an id: its cluster is still on a version without them."""
+    """Bytes of the id; empty for a topic without an id: its cluster is still on a version without them."""
     found = uuid.UUID(topic_id)
     return found.bytes if found.int else b""
 

@@ -19,7 +19,7 @@ FOUND = 200
 
 
 class Coordinators:
-    """Of one cluster. Belongs to one thread."""
+    """Coordinators of the groups of one cluster. Belongs to one thread."""
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class Coordinators:
         return self._newest[broker]
 
     def forget(self, groups: Sequence[str]) -> None:
-        """Their coordinator is found again for the next request."""
+        """Have the coordinator of these groups found again for the next request."""
         for group in groups:
             self._at.pop(group, None)
             self._client.forget_coordinator(group, GROUP_COORDINATOR)

@@ -58,7 +58,8 @@ ONE_GROUP = 7
 """The highest version of OffsetFetch that every supported broker has."""
 
 NO_OFFSETS: Offsets = {}
-"""Of a group that its coordinator does not know: not all brokers respond to that without an error."""
+"""Offsets of a group that its coordinator does not know: not all brokers respond to that without an
+error."""
 DEAD = "Dead"
 """State of such a group."""
 
@@ -307,7 +308,7 @@ class _FetchedOffsets:
         self._known = {group: known for group, known in self._known.items() if group in groups}
 
     def decoder(self, parts: Sequence[Sequence[str]]) -> _PartsDecoder:
-        """For responses to requests for these groups, in their order."""
+        """A decoder of responses to requests for these groups, in their order."""
         return _PartsDecoder(self, parts)
 
     def taken(self, part: Sequence[str], raw: bytes, version: int) -> dict[str, Offsets | int]:

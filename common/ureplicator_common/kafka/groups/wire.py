@@ -27,8 +27,8 @@ from ureplicator_common.kafka.wire.reader import Reader
 from ureplicator_common.kafka.wire.request import Request, compact, plain, varint
 
 UNKNOWN_LEADER_EPOCH = -1
-"""Written with each offset. An epoch of the source that is above the target's would make consumers refresh
-their metadata again and again."""
+"""Leader epoch that is written with each offset. An epoch of the source that is above the target's
+would make consumers refresh their metadata again and again."""
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = 8, 9, 10, 15, 16
 MANY_GROUPS = 8
 """The first version of OffsetFetch with many groups in a request (KIP-709)."""
@@ -62,7 +62,7 @@ def fetch_offsets(groups: Sequence[str], version: int) -> Request:
 
 
 def commit_offsets(group: str, offsets: Offsets) -> Request:
-    """For a group without members."""
+    """The OffsetCommit of a group without members."""
     topics: dict[str, list[bytes]] = {}
     for (topic, number), (offset, metadata) in offsets.items():
         row = _ROW.pack(number, offset, UNKNOWN_LEADER_EPOCH)
@@ -74,7 +74,7 @@ def commit_offsets(group: str, offsets: Offsets) -> Request:
 
 
 def list_groups() -> Request:
-    """In all states."""
+    """ListGroups, for groups in all states."""
     return Request(LIST_GROUPS, 4, b"\1" + _NO_TAGS)
 
 

@@ -31,7 +31,7 @@ class MapReading(Protocol):
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionMap]:
-        """What was read of them so far."""
+        """Maps of the partitions, as far as they are read."""
         ...
 
 

@@ -10,7 +10,7 @@ from ureplicator_common.offset_map.topic import CONFIGS, PARTITIONS
 
 
 def create_map_topic(client: ClusterClient, topic: str, *, replication_factor: int) -> None:
-    """With as many replicas as target topics of the route. It may exist already.
+    """Create the topic with as many replicas as target topics of the route. It may exist already.
 
     Raises MapRefused, ClusterUnavailable.
     """

@@ -28,7 +28,7 @@ from ureplicator_common.offset_map.partition_map import MapView, PartitionMap
 
 FETCH_BYTES = 4 << 20
 LOAD_BYTES = 64 << 10
-"""Of one row that is read again; the broker returns a whole batch in any case (KIP-74)."""
+"""Bytes of one row that is read again; the broker returns a whole batch in any case (KIP-74)."""
 NUMBER = 0
 """The topic has one partition."""
 MARKER_WAIT_S = 1.0

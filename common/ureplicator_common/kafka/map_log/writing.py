@@ -44,13 +44,13 @@ from ureplicator_common.offset_map.codec import Row
 REFUSED_S = 30.0
 AWAY_S = 10.0
 RESPONSE_S = 1.0
-"""For the leader to show that it responds again: commits wait meanwhile."""
+"""Time for the leader to show that it responds again: commits wait meanwhile."""
 REQUIRED_S = 30.0
 """A setting that an operator changes is known within this time."""
 BATCH_BYTES = 400_000
-"""Far below what a topic takes by default (1 MiB)."""
+"""Bytes of a batch, far below what a topic takes by default (1 MiB)."""
 STEP_BYTES = 1 << 20
-"""Of a response that is read between two commits."""
+"""Bytes of a response that is read between two commits."""
 TIMEOUT_MS = 4_000
 TRIES = 5
 RETRY_S = 0.1
@@ -191,7 +191,7 @@ class KafkaMapLog:
             raise
 
     def _produce(self, rows: Sequence[Row], store: PositionStore) -> None:
-        """The same batch until it is taken: the broker knows it by its sequence."""
+        """Send the same batch until it is taken: the broker knows it by its sequence."""
         producer = store.producer
         if self._producer != (producer.id, producer.epoch):
             self._producer, self._sequence = (producer.id, producer.epoch), 0

@@ -30,7 +30,7 @@ from ureplicator_common.kafka.wire.sockets import receive_exactly
 REFUSED_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 MAX_RESPONSE_BYTES = 1 << 20
 SECURE_TIMEOUT_S = 3.0
-"""At least, for the handshake and each response of the login: a broker computes for both."""
+"""Least time for the handshake and each response of the login: a broker computes for both."""
 
 _INT32 = struct.Struct(">i")
 
@@ -104,7 +104,8 @@ class Security:
         return f"cluster {self._cluster} at {broker}" if self._cluster else str(broker)
 
     def timeout_s(self, timeout_s: float) -> float:
-        """For a step of opening a connection that takes `timeout_s` at most without TLS and SASL."""
+        """The time for a step of opening a connection that takes `timeout_s` at most without TLS and
+        SASL."""
         return timeout_s if self.is_plaintext else max(timeout_s, SECURE_TIMEOUT_S)
 
     def check(self, broker: Broker) -> None:

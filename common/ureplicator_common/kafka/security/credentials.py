@@ -33,7 +33,7 @@ class Credentials(Protocol):
 
     @property
     def user(self) -> str:
-        """For error texts."""
+        """The user's name, for error texts."""
         ...
 
     def exchange(self) -> Exchange: ...

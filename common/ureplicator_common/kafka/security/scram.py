@@ -80,7 +80,8 @@ class ScramClient:
 
 @lru_cache(maxsize=16)
 def _salted_password(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """Kept, since each connection of a cluster needs the same: it takes milliseconds."""
+    """The salted password, kept since each connection of a cluster needs the same: it takes
+    milliseconds."""
     return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
 
 

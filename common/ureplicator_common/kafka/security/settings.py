@@ -89,7 +89,8 @@ class TokenLogin:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """Without `tls` a connection is not encrypted; without `login` it is not authenticated by SASL."""
+    """Security of a cluster's connections. Without `tls` a connection is not encrypted; without `login`
+    it is not authenticated by SASL."""
 
     tls: TlsSettings | None = None
     login: PasswordLogin | TokenLogin | None = None

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class TlsContexts:
-    """For all threads."""
+    """TLS contexts of a cluster, for all threads."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
@@ -83,7 +83,7 @@ def _present(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _password(secret: Secret | None) -> str:
-    """Without one OpenSSL would ask at the terminal."""
+    """The password; "" without one, since OpenSSL would ask at the terminal."""
     return secret.read() if secret else ""
 
 

@@ -40,7 +40,7 @@ class Token:
 
 
 class TokenSource:
-    """For all threads. `token` may block, `peek` and `prepare` do not."""
+    """Source of tokens, for all threads. `token` may block, `peek` and `prepare` do not."""
 
     def __init__(
         self,

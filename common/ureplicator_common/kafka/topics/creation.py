@@ -24,7 +24,7 @@ def create_topic(
     configs: Mapping[str, str],
     replication_factor: int = BROKER_DEFAULT_REPLICATION,
 ) -> None:
-    """It may exist already. Raises TopicRefused, ClusterUnavailable."""
+    """Create a topic, which may exist already. Raises TopicRefused, ClusterUnavailable."""
     codes: list[str] = []
     view = client.view([topic])
     for broker in view.brokers.values():

@@ -9,7 +9,7 @@ VERSION = 9
 TIMEOUT_MS = 4_000
 FORMAT = 2
 NUMBER = 0
-"""Of the partition."""
+"""Number of the partition."""
 
 
 def append_request(

@@ -53,7 +53,7 @@ def fence_ids(client: ClusterClient, transactional_ids: Sequence[str]) -> None:
 
 
 def _fence(client: ClusterClient, ids: Sequence[str]) -> dict[str, str]:
-    """Those that are not fenced yet, with the reason. Raises ClusterUnavailable if one is refused."""
+    """Ids that are not fenced yet, with the reason. Raises ClusterUnavailable if one is refused."""
     led, reason = client.coordinators(ids, TRANSACTION_COORDINATOR)
     found = {id for some in led.values() for id in some}
     reasons = {id: reason for id in ids if id not in found}

@@ -20,7 +20,8 @@ from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, ClusterClie
 
 LOOK_EVERY_S = 0.001
 WORTH_S = 0.02
-"""Over a line on which a look takes as long as the broker's delay, it gains nothing."""
+"""Delay of the broker for which a look is worth it: over a line on which one takes as long, it gains
+nothing."""
 LONGEST_S = 0.1
 """Markers that take longer wait for a leader; the broker does not try for longer either."""
 UNDECIDED = ("PrepareCommit", "PrepareAbort")

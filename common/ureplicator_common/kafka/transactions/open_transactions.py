@@ -40,7 +40,7 @@ from ureplicator_common.kafka.list_offsets import (
 )
 
 DESCRIBE_PRODUCERS = 61
-"""Its API key."""
+"""API key of DescribeProducers."""
 TOO_OLD = "brokers before Kafka 3.0 do not name open transactions"
 
 Found = Mapping[TopicPartition, OpenTransaction | PartitionUnavailable]
@@ -111,7 +111,7 @@ def _first(row: object, topic: str, cluster: str) -> OpenTransaction | Partition
 def _named(
     client: ClusterClient, view: ClusterView, producers: Iterable[int]
 ) -> Iterator[tuple[int, OpenTransaction]]:
-    """Those that brokers show us; a broker that does not respond hides those that it coordinates."""
+    """Transactions that brokers show us; a broker that does not respond hides those that it coordinates."""
     request = {"version": 0, "state_filters": [], "producer_id_filters": sorted(producers)}
     for broker in view.brokers.values():
         try:
@@ -125,7 +125,8 @@ def _named(
 
 
 def _described(client: ClusterClient, row: object) -> OpenTransaction:
-    """With the time at which it began, if its coordinator tells. Raises ClusterUnavailable."""
+    """The transaction with the time at which it began, if its coordinator tells. Raises
+    ClusterUnavailable."""
     id: str = getattr(row, "transactional_id", "")
     listed = OpenTransaction(
         getattr(row, "producer_id", -1), -1, id, str(getattr(row, "transaction_state", ""))

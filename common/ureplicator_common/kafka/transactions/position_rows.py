@@ -30,21 +30,22 @@ def by_partition(
 
 
 def readable(found: Mapping[TargetPartition, PositionOrError]) -> dict[TargetPartition, Position]:
-    """Without those that the cluster does not show."""
+    """Positions without those that the cluster does not show."""
     return {key: each for key, each in found.items() if isinstance(each, Position)}
 
 
 def unreadable(
     found: Mapping[TargetPartition, PositionOrError],
 ) -> dict[TargetPartition, PartitionUnavailable]:
-    """Those that the cluster does not show, with the reasons."""
+    """Partitions that the cluster does not show, with the reasons."""
     return {key: each for key, each in found.items() if isinstance(each, PartitionUnavailable)}
 
 
 def all_readable(
     found: Mapping[TargetPartition, PositionOrError],
 ) -> Mapping[TargetPartition, Position]:
-    """For a single topic. Raises PartitionUnavailable, that of the first partition with one."""
+    """Positions of a single topic, all of them. Raises PartitionUnavailable, that of the first
+    partition with one."""
     errors = unreadable(found)
     if errors:
         raise errors[min(errors)]

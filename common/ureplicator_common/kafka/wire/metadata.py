@@ -40,7 +40,7 @@ _ID = struct.Struct(">16s?")
 _OPERATIONS_BYTES = 4
 _PARTITION = struct.Struct(">hiii")
 _ARRAYS = (0, 1, 2)
-"""Of nodes, in a partition."""
+"""Arrays of nodes in a partition."""
 
 
 class MetadataRequest(Request):

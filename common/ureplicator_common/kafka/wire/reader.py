@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 CORRELATION_ID_BYTES = 4
-"""Before the rest of each response."""
+"""Bytes before the rest of each response."""
 MAX_SHIFT = 28
 """Five bytes hold 32 bits."""
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
@@ -55,7 +55,7 @@ class Reader:
         return int(_INT.unpack_from(self.data, self.at - 4)[0])
 
     def count(self) -> int:
-        """Of a compact array; null is empty."""
+        """Length of a compact array; null is empty."""
         return max(0, self.varint() - 1)
 
     def skip_tags(self) -> None:

@@ -12,7 +12,8 @@ AGREE = "agree"
 
 
 def listed(document: Mapping[str, Any], *, state: str) -> dict[str, Any]:
-    """What the page is drawn from. `state`: that of the partitions to show; "": all that do not agree."""
+    """The rows that the page is drawn from. `state`: that of the partitions to show; "": all that do
+    not agree."""
     states = document["states"]
     tiles = document["tiles"]
     found = [

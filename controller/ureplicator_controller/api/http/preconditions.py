@@ -32,7 +32,7 @@ class Precondition:
 
     @classmethod
     def of(cls, header: str | None) -> Precondition:
-        """From a header that matches `PATTERN`; None: no header."""
+        """The precondition of a header that matches `PATTERN`; None: no header."""
         if header is None:
             return cls()
         if header == "*":
@@ -43,7 +43,7 @@ class Precondition:
         return self.tags is None or _tag(node) in self.tags
 
     def allows_if_present(self, node: Node | None) -> bool:
-        """As `allows`, where a missing node becomes a 404, which is more specific."""
+        """True as for `allows`, and where a missing node becomes a 404, which is more specific."""
         return node is None or self.allows(node)
 
 

@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class LagCache:
-    """Shared by all threads that serve requests. `whitelisted` returns the intents of now."""
+    """The last lag report, shared by all threads that serve requests. `whitelisted` returns the intents
+    of now."""
 
     def __init__(
         self, collector: LagCollector, *, whitelisted: Callable[[], IntentsByKey], clock: Clock

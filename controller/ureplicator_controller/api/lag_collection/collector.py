@@ -108,7 +108,7 @@ class _LogResult:
 
 
 class LagCollector:
-    """Used by one thread. `positions` and `logs` connect to a cluster by its name."""
+    """Collector of lag, used by one thread. `positions` and `logs` connect to a cluster by its name."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class LagCollector:
 
 
 def _read_log(reader: LogReader, query: _LogQuery) -> _LogResult:
-    """Run on the cluster's thread."""
+    """Read logs, on the cluster's thread."""
     extents = reader.extents(query.wanted)
     samples = {
         partition: LagSample(0.0, position, extent)

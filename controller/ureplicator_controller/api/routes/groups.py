@@ -135,7 +135,7 @@ def _partition(each: PartitionDecision) -> dict[str, Any]:
 
 
 def _details_back(route: Route, decision: GroupDecision) -> dict[str, Any]:
-    """Of a group that goes back: each field is still of the cluster that it names."""
+    """Details of a group that goes back: each field is still of the cluster that it names."""
     partitions = [
         _partition(each)
         | {

@@ -212,7 +212,7 @@ def _topic_imported(topic: str, done: Restoration) -> dict[str, Any]:
 
 
 def _entry(topic: str, given: object) -> Entry | Problem:
-    """What is wanted of a topic, or why the entry is wrong."""
+    """The entry of a topic, or why the entry is wrong."""
     if isinstance(given, Problem):
         return given
     assert isinstance(given, TopicEntry)

@@ -309,7 +309,8 @@ def describe(
 
 
 def _lane(fleet_state: FleetState, key: TopicKey) -> Lane:
-    """By the settings that the workers have; as whole batches until the leader has published them."""
+    """The lane by the settings that the workers have; as whole batches until the leader has published
+    them."""
     published = fleet_state.snapshot.routes.get(key.route)
     return Lane.RAW if published is None else published.value.lane(key.topic)
 

@@ -75,7 +75,7 @@ def build_services(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What services are built from."""
+    """The parts that services are built from."""
 
     coordination: Coordination
     fleet: FleetCache

@@ -24,7 +24,8 @@ from ureplicator_common.kafka import ClusterUnavailable, TopicAdmin, TopicInfo
 
 MAX_AGE_S = 5.0
 SCRAPED_MAX_AGE_S = 30.0
-"""For metrics: every topic is described once in two scrapes, of which others make no decision."""
+"""Age up to which metrics take a description: every topic is described once in two scrapes, of which
+others make no decision."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ class GroupService:
 
 
 def _measured(found: Sequence[GroupDecision]) -> Sequence[GroupDecision]:
-    """While the map can be read."""
+    """Measure groups while the map can be read."""
     return [measured(each) for each in found]
 
 

@@ -128,7 +128,7 @@ def known_workers(snapshot: Snapshot) -> list[WorkerId]:
 
 
 def _with_total(held: Sequence[_Held]) -> str:
-    """As uReplicator's scripts read it: `topic.partition:bytes a second`, and the total."""
+    """Partitions as uReplicator's scripts read them: `topic.partition:bytes a second`, and the total."""
     rows = [
         quoted(f"{each.partition.topic}.{each.partition.number}:{each.bytes_per_s}")
         for each in held

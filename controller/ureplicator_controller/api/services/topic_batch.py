@@ -42,7 +42,7 @@ what they ask a cluster at the same time is one request (`ureplicator_common.kaf
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is wanted of a topic. `given`: fields of its intent; `unlist`: remove it from the blacklist."""
+    """The wish for a topic. `given`: fields of its intent; `unlist`: remove it from the blacklist."""
 
     given: Mapping[str, Any]
     unlist: bool = False
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a topic: one of `done`, `removal` and `problem`.
+    """The result for a topic: one of `done`, `removal` and `problem`.
 
     `removal`: deleted, kept (the route's patterns want it), or unchanged (there is no such topic).
     """

@@ -170,7 +170,7 @@ class TopicClusters:
         )
 
     def target_topic(self, config: RouteConfig, topic: str, named: str = "") -> str:
-        """As of `TargetNames`, by the topics of now."""
+        """The target topic as of `TargetNames`, by the topics of now."""
         return TargetNames(self._fleet.current().snapshot).target_topic(config, topic, named)
 
 

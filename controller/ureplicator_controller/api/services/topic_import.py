@@ -40,7 +40,8 @@ from ureplicator_controller.engines.target_topics import TargetTopic
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the restorations of one request are judged by. What is written is checked in ZooKeeper."""
+    """The state that the restorations of one request are judged by. What is written is checked in
+    ZooKeeper."""
 
     snapshot: Snapshot
     names: TargetNames

@@ -49,7 +49,8 @@ def require_route(name: str | None, known: Collection[Route]) -> None:
 def find_known_topic(
     settings: Settings, fleet_state: FleetState, topic: str, query: RouteQuery
 ) -> TopicKey:
-    """As `find_topic`, on all routes that have topics in the tree; a configured route goes first."""
+    """The topic as of `find_topic`, on all routes that have topics in the tree; a configured route goes
+    first."""
     topics = fleet_state.snapshot.topics
     routes = known_routes(settings, fleet_state, query)
     keys = [key for route in routes if (key := TopicKey(route, topic)) in topics]

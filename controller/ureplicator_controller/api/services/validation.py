@@ -28,7 +28,7 @@ from ureplicator_controller.engines.following.follower import FollowState
 from ureplicator_controller.engines.target_limits import check_limits
 
 LIMITS_TIMEOUT_S = 5.0
-"""For the settings of all topics on one cluster."""
+"""Time for the settings of all topics on one cluster."""
 
 
 def compare(
@@ -62,7 +62,8 @@ def compare(
 def compare_with_limits(
     fleet_state: FleetState, route: Route, clusters: Mapping[str, ClusterTopics]
 ) -> tuple[ClusterComparison, str]:
-    """As `compare`, and with the limits for records of the target topics that have no other finding.
+    """The comparison of `compare`, with the limits for records of the target topics that have no other
+    finding.
 
     It reads the settings of all topics, so metrics do without. The reason is also that of topics whose
     limits were not checked.

@@ -29,7 +29,8 @@ from ureplicator_controller.core.planning.bookkeeping import needed_workers
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 Change = Callable[[KnownWorker | None], tuple[KnownWorker, bool]]
-"""Known worker before -> after, and whether it is to be written. May raise a Problem."""
+"""Function from the known worker before to the one after, and whether it is to be written. May raise a
+Problem."""
 
 _UNREADABLE = KnownWorker(max_slots=MAX_SLOTS)
 """Stands for a record that cannot be read."""

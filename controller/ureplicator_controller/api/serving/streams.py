@@ -26,12 +26,12 @@ EVENT_STREAM = "text/event-stream"
 FEED = "feed"
 """Key of the feed in `Flask.extensions`."""
 MAX_STREAMS = 200
-"""Of 512 connections. Pages beyond them ask each second instead."""
+"""Streams at most, of 512 connections. Pages beyond them ask each second instead."""
 STREAM_S = 300.0
 POLL_S = 0.2
-"""Between two looks at the feed while there are streams."""
+"""Time between two looks at the feed while there are streams."""
 FAILED_S = 5.0
-"""After a defect of the feed."""
+"""Time after a defect of the feed."""
 TOO_MANY = Refused(
     HTTPStatus.SERVICE_UNAVAILABLE, f"there are {MAX_STREAMS} streams of events already"
 )

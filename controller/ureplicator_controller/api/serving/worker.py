@@ -71,7 +71,7 @@ class Connection(TConn):
         self._handshake = sock if isinstance(sock, ssl.SSLSocket) else None
 
     def init(self) -> None:
-        """Called by the thread: give the parser the request.
+        """Give the parser the request; the thread calls this.
 
         gunicorn's own would make a TLS connection here, in the thread.
         """
@@ -103,7 +103,7 @@ class GatheringWorker(ThreadWorker):
         self._waiting: dict[Connection, None] = {}
         """Connections without a thread; the one that waits longest is first."""
         self._streams: set[Connection] = set()
-        """Those of `_waiting` that get events."""
+        """Connections of `_waiting` that get events."""
         self._feed_thread = PeriodicThread(self._poll_feed, name="events", first_after_s=0.0)
         self._is_fed = False
         self._contexts: ServerContexts | None = None
@@ -134,7 +134,7 @@ class GatheringWorker(ThreadWorker):
         self._gather(Connection(self.cfg, sock, client, listener.getsockname()))
 
     def handle_request(self, req: Any, conn: Connection) -> bool:
-        """Called by a thread; True if the connection is kept. Raises OSError."""
+        """Handle a request in a thread; True if the connection is kept. Raises OSError."""
         if not streams.wants_stream(req.method, req.path, req.headers):
             return super().handle_request(req, conn)
         if len(self._streams) >= streams.MAX_STREAMS:
@@ -145,7 +145,7 @@ class GatheringWorker(ThreadWorker):
         return conn.streams
 
     def finish_request(self, conn: Connection, fs: Future[Any]) -> None:
-        """Called in the event loop when a thread is done with a request."""
+        """Finish a request that a thread is done with; the event loop calls this."""
         kept = not fs.cancelled() and fs.exception() is None and fs.result() is True
         if kept and conn.streams and self.alive:
             self._stream(conn)
@@ -156,7 +156,7 @@ class GatheringWorker(ThreadWorker):
             self._linger(conn)
 
     def murder_pending(self) -> None:
-        """Called after each round of events: end what is over its deadline."""
+        """End what is over its deadline, after each round of events."""
         now_s = time.monotonic()
         for conn in tuple(self._waiting):
             idle = not (conn.received or conn.lingers)
@@ -181,7 +181,7 @@ class GatheringWorker(ThreadWorker):
             self._feed_thread.start()
 
     def _poll_feed(self) -> float:
-        """Called by the feed's thread."""
+        """Poll the feed, in the feed's thread."""
         if not self._streams:
             return streams.POLL_S
         event, wait_s = streams.polled(self.wsgi.extensions[streams.FEED])

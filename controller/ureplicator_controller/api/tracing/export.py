@@ -19,7 +19,7 @@ SERVICE = "ureplicator-controller"
 TIMEOUT_S = 10.0
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _NS = 1_000_000
-"""In a millisecond."""
+"""Nanoseconds of a millisecond."""
 
 
 class ExportedSpans:

@@ -17,7 +17,7 @@ from typing import TypeVar
 K = TypeVar("K")
 
 IDLE_PART = 0.05
-"""Of the limit, for all claimants alike, with or without load."""
+"""Part of the limit for all claimants alike, with or without load."""
 GROWTH = 2.0
 TOLERANCE = 0.2
 """A division is kept while no share differs from the wanted one by more than this part."""

@@ -211,7 +211,7 @@ class _Spread:
         self._zone_names = set(self._zones.values())
         self.has_zones = len(self._zone_names) > 1
         self._sizes: dict[TopicKey, int] = {}
-        """Of topics that a partition was placed of."""
+        """Sizes of topics that a partition was placed of."""
         self._by_zone: dict[TopicKey, Counter[str]] = {}
 
     def add(self, worker: WorkerId, key: TopicKey, number: int) -> None:

@@ -1,1 +1,1 @@
-"""What of a source topic follows to its target topic beside the records: settings and access rights."""
+"""Settings and access rights that follow from a source topic to its target topic."""

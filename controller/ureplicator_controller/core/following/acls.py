@@ -40,9 +40,9 @@ from ureplicator_controller.core.following.topics import FollowedTopic
 
 ALL_USERS, ALL_TOPICS = "User:*", "*"
 BEHIND_ALL = "\x7f"
-"""Greater than each character of a topic's name."""
+"""A character greater than each character of a topic's name."""
 MAX_ACLS = 10_000
-"""That one route adds: its node takes 16 bytes for each, compressed."""
+"""Access rights that one route adds at most: its node takes 16 bytes for each, compressed."""
 
 Acls = frozenset[TopicAcl]
 

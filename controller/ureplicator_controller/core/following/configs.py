@@ -40,7 +40,7 @@ NEEDED: Mapping[str, str] = {
     "message.timestamp.after.max.ms": str(NO_LIMIT_MS),
     "message.timestamp.difference.max.ms": str(NO_LIMIT_MS),
 }
-"""What copying needs at the target, whatever the source has."""
+"""Settings that copying needs at the target, whatever the source has."""
 SIZE_LIMIT = "max.message.bytes"
 NOT_ENABLED = "sync_topic_configs is not enabled"
 EXCLUDED = "excluded by sync_topic_configs.exclude"

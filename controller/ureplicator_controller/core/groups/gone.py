@@ -47,7 +47,7 @@ def own_offsets(decision: GroupDecision) -> OwnOffsets | None:
 
 
 def digest(offsets: OwnOffsets) -> str:
-    """Of all partitions and offsets."""
+    """Digest of all partitions and offsets."""
     rows = "\n".join(f"{topic} {number} {at}" for (topic, number), at in sorted(offsets.items()))
     return blake2b(rows.encode(), digest_size=12).hexdigest()
 

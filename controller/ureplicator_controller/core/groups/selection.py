@@ -27,7 +27,7 @@ class GroupFilter:
 
     @classmethod
     def named(cls, groups: Iterable[str]) -> GroupFilter:
-        """Exactly these."""
+        """A selection of exactly these groups."""
         return cls(tuple(re.compile(re.escape(group)) for group in groups))
 
     def matches(self, group: str) -> bool:

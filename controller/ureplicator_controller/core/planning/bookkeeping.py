@@ -83,7 +83,7 @@ def next_forgotten_s(snapshot: Snapshot, now_s: float) -> float | None:
 
 
 def needed_workers(snapshot: Snapshot, workers: Iterable[WorkerId]) -> dict[WorkerId, Partition]:
-    """Those of the workers that own, hold or are assigned a partition, each with one of these."""
+    """Workers that own, hold or are assigned a partition, each with one of these."""
     asked = frozenset(workers)
     needed: dict[WorkerId, Partition] = {}
     for worker in asked & snapshot.assignments.keys():

@@ -27,7 +27,7 @@ from ureplicator_controller.core.state.fleet_index import FleetIndex, assigned_b
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 WORKERS_IN_TURN = 2
-"""At 1,000 partitions each about ten milliseconds."""
+"""Workers that are checked at a time: at 1,000 partitions each about ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from ureplicator_controller.core.planning.steps import WriteShares
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 DIVISION_INTERVAL_S = 10.0
-"""As often as workers write their loads."""
+"""Time between two divisions: as often as workers write their loads."""
 
 Slot = tuple[WorkerId, int]
 

@@ -148,7 +148,8 @@ class _OwnerSelection:
         return False
 
     def _is_route_paused(self, view: PartitionView) -> bool:
-        """While the switches cannot be read, what was paused with its route stays so."""
+        """True for a paused route. While the switches cannot be read, what was paused with its route
+        stays so."""
         if self._snapshot.are_switches_readable:
             return view.key.route in self._snapshot.switches.paused_routes
         entry = view.before
@@ -278,7 +279,7 @@ class _OwnerSelection:
         return settled_rates(self._snapshot.loads)
 
     def _keep_lost_owner(self, view: PartitionView) -> None:
-        """Without eligible workers a lost owner is kept: if it comes back, it just continues."""
+        """Keep a lost owner where no worker is eligible: if it comes back, it just continues."""
         owner = view.owner
         if view.move is not None and (owner is None or owner in self._membership.leaving):
             view.move = Move(None, f"{view.move.reason}; {self._no_worker(view.key.route)}")
@@ -286,7 +287,7 @@ class _OwnerSelection:
             view.move = None
 
     def _no_worker(self, route: Route) -> str:
-        """With the tags that no eligible worker has."""
+        """The reason, with the tags that no eligible worker has."""
         stored = self._snapshot.routes.get(route)
         tags = stored.value.workers.tags if stored and self._membership.eligible else ()
         return f"{NO_WORKER} has tags {', '.join(tags)}" if tags else NO_WORKER

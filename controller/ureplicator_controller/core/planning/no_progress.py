@@ -284,6 +284,7 @@ def _listed(
 
 
 def _since_ms(snapshot: Snapshot, entry: IdealEntry, load: PartitionLoad) -> int:
-    """By the owner's measure, which begins with it; of what fails at each try the first failure."""
+    """Time without progress by the owner's measure, which begins with it; of what fails at each try the
+    first failure."""
     measured_ms = snapshot.wall_ms - round(load.no_progress_s * 1_000)
     return min(measured_ms, entry.failing_since_ms) if entry.failing_since_ms else measured_ms

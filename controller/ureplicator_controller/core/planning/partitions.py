@@ -93,7 +93,7 @@ class PartitionViews:
     """
 
     def __init__(self, snapshot: Snapshot, index: FleetIndex | None = None) -> None:
-        """Without an index, all topics are opened."""
+        """Join the facts. Without an index, all topics are opened."""
         self.by_topic: dict[TopicKey, TopicViews] = {}
         self.counts: Counter[RouteWorker] = Counter()
         self._snapshot = snapshot

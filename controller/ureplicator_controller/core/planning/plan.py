@@ -102,7 +102,7 @@ def _plan_rebalance(snapshot: Snapshot, now_s: float, indexer: FleetIndexer | No
 
 
 def _refuse_rebalance(snapshot: Snapshot, now_s: float, indexer: FleetIndexer | None) -> Plan:
-    """Plan as without the request, which wants another plan than the one that is due now."""
+    """Plan as it is without the request, which wants another plan than the one that is due now."""
     decided = _plan_with_evictions(snapshot, now_s, indexer)
     return replace(
         decided,

@@ -26,7 +26,7 @@ def by_of(request: str) -> str:
 
 
 def cause(request: str) -> str:
-    """For the end of a log line: ` (request 4f1c09aa by olga)`; "" where nobody requested it."""
+    """Text for the end of a log line: ` (request 4f1c09aa by olga)`; "" where nobody requested it."""
     if not request:
         return ""
     by = by_of(request)

@@ -29,7 +29,7 @@ from ureplicator_controller.core.state.external_view import reported_state
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 BLOCK_EVENTS = 64
-"""About 14 KiB as JSON, 2 KiB compressed."""
+"""Events of a full block: about 14 KiB as JSON, 2 KiB compressed."""
 BLOCKS = 32
 """All of them fit into one transaction: their durations may be known at the same time."""
 MAX_EVENTS = BLOCK_EVENTS * BLOCKS

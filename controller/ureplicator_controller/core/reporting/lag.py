@@ -43,7 +43,7 @@ from ureplicator_common.model import Partition
 
 RATE_WINDOW_S = 30.0
 STILL_S = 4.0
-"""Longer than a commit takes, shorter than the interval of samples."""
+"""A time longer than a commit takes, shorter than the interval of samples."""
 START_WINDOW_S = 600.0
 """Half a segment's life at a busy topic; a log start that has not moved in it is not approaching."""
 

@@ -25,7 +25,7 @@ NOTHING = "nothing to do"
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What to do. `method` and `path`: the call of REST that does it, "" for none."""
+    """An act that is advised. `method` and `path`: the call of REST that does it, "" for none."""
 
     text: str
     method: str = ""
@@ -34,8 +34,8 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteCondition:
-    """What a summary depends on. `verified_ms`: all topics are verified to this time (wall clock);
-    None: some never were. `reasons`: of each state, one partition's reason."""
+    """Facts that a summary depends on. `verified_ms`: all topics are verified to this time (wall
+    clock); None: some never were. `reasons`: of each state, one partition's reason."""
 
     route: Route
     states: Mapping[TileState, int]

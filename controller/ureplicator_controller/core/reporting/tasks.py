@@ -36,7 +36,7 @@ CANCELLED = "cancelled before the leader began"
 
 
 class TaskState(StrEnum):
-    """As drawn above."""
+    """State of a task, as drawn above."""
 
     WAITING = "waiting"
     RUNNING = "running"

@@ -81,7 +81,7 @@ class TopicMemo(Generic[T]):
     def __init__(self) -> None:
         self._inputs: Sequence[Mapping[TopicKey, Any]] = ()
         self.results: dict[TopicKey, T] = {}
-        """Those of an earlier update stay as they are."""
+        """Results; those of an earlier update stay as they are."""
         self.changed: Set[TopicKey] = frozenset()
         """Topics whose inputs differed in the last update."""
 

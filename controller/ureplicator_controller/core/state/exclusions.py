@@ -23,9 +23,9 @@ BLACKLISTED = "blacklisted"
 DELETING = "topic deleted"
 STOPPED = "stopped: "
 ROUTE_UNCONFIGURED = "stopped: route is not configured"
-"""By the leader, see `core.routes`."""
+"""Reason of the leader, see `core.routes`."""
 POSITION_REQUESTED = "position requested"
-"""Until the leader has set or deleted its position (`core.positions.changes`)."""
+"""Reason until the leader has set or deleted its position (`core.positions.changes`)."""
 
 
 @dataclass(frozen=True, slots=True)

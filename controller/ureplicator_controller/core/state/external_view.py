@@ -14,7 +14,7 @@ from ureplicator_controller.core.state.by_topic import ByTopic, ByWorker, Merge,
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 Reported = ByWorker[CurrentEntry]
-"""What each worker reports of one partition."""
+"""Reports of each worker of one partition."""
 
 _NOBODY: TopicEntries[CurrentEntry] = {}
 

@@ -36,7 +36,7 @@ def failing_partitions(snapshot: Snapshot) -> Set[Partition]:
 
 
 def failing_anywhere(snapshot: Snapshot) -> Set[Partition]:
-    """Those of them that fail on every worker."""
+    """Partitions of them that fail on every worker."""
     return {partition for partition, failing in _failing(snapshot) if failing is Failing.ANYWHERE}
 
 

@@ -27,7 +27,7 @@ LOAD_REVIEW_INTERVAL_S = 60.0
 SETTLED_S = 240.0
 """Most of the window over which workers average (300 s)."""
 NEGLIGIBLE_BYTES_PER_S = float(1 << 20)
-"""Copied by one slot in about ten milliseconds. Smaller differences between workers are ignored."""
+"""Rate that one slot copies in about ten milliseconds. Smaller differences between workers are ignored."""
 
 RECENT_WRITES = 2
 """Loads that were written so many times since count as recent: a worker writes them every ten seconds."""
@@ -43,7 +43,7 @@ class MeasuredLoads(dict[Partition, PartitionLoad]):
 
     @cached_property
     def settled(self) -> Mapping[Partition, float]:
-        """Also of partitions that have made no progress for as long."""
+        """Settled rates, also of partitions that have made no progress for as long."""
         return {
             partition: load.steady_bytes_per_s
             for partition, load in self.items()

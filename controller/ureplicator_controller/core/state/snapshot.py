@@ -93,7 +93,8 @@ ReleaseRequest = tuple[Partition, WorkerId, SessionId]
 
 @dataclass(frozen=True, slots=True)
 class PendingRelease:
-    """Since when a release is requested, and since when the worker has released nothing (monotonic)."""
+    """Times since which a release is requested, and since which the worker has released nothing
+    (monotonic)."""
 
     requested_s: float
     idle_since_s: float
@@ -271,7 +272,8 @@ def parse(
 def _completed(
     good: Mapping[K, Stored[T]], bad: Sequence[K], node_of: Callable[[K], Node], value: T
 ) -> Mapping[K, Stored[T]]:
-    """With a value for the unreadable nodes that the leader overwrites: nothing is lost with them."""
+    """Nodes, with a value for the unreadable nodes that the leader overwrites: nothing is lost with
+    them."""
     if not bad:
         return good
     stats = {key: node_of(key).stat for key in bad}
@@ -290,7 +292,7 @@ def _loads(
     """Loads written by the live sessions; those of an ended session are stale."""
 
     def read(worker: WorkerId, node: Node) -> WorkerLoads:
-        """After the end of its cycle: the cache keeps it for the next one."""
+        """Read a load after the end of its cycle: the cache keeps it for the next one."""
         return cache.read(paths.measures.load(worker), node, readable_loads).value
 
     found = ((worker, nodes.get(paths.measures.load(worker))) for worker in sessions)

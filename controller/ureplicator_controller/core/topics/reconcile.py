@@ -175,7 +175,8 @@ class _Reconciler:
 
     @cached_property
     def _held_topics(self) -> Set[TopicKey]:
-        """Computed at most once: it iterates over all assignments and current states."""
+        """Topics that are held, computed at most once: it iterates over all assignments and current
+        states."""
         return held_topics(self._snapshot)
 
     # Topics that are whitelisted.
@@ -210,7 +211,7 @@ class _Reconciler:
             self._unconfirmed[key] = before
 
     def _gone_ms(self, key: TopicKey, intent: TopicIntent, source: TopicInfos | None) -> int:
-        """Since when the source topic is gone; 0: it is not."""
+        """Time since which the source topic is gone; 0: it is not."""
         is_gone = is_source_gone(key, intent, source)
         return (intent.source_gone_ms or self._wall_ms) if is_gone else 0
 

@@ -23,9 +23,9 @@ from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
 INTERVAL_S = 600.0
 MORE_S = 1.0
-"""Until the next round where more are left."""
+"""Time until the next round where more are left."""
 MAX_REMOVED = 100
-"""In one round."""
+"""Claims that one round removes at most."""
 STOP_TIMEOUT_S = 10.0
 
 log = logging.getLogger(__name__)

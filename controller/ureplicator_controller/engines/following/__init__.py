@@ -1,1 +1,1 @@
-"""What follows to target topics beside the records: one thread for each route and kind."""
+"""Engines of what follows to target topics beside the records: one thread for each route and kind."""

@@ -40,7 +40,7 @@ LOCKS_OUT = AclRefused(
     " allow.everyone.if.no.acl.found. Give the copiers' principal WRITE at the target on this topic, on its"
     " prefix or on all topics (*)"
 )
-"""Or the brokers do not show whether they have it."""
+"""Refusal also where the brokers do not show whether they have it."""
 TOO_MANY = AclRefused(f"the route has added {MAX_ACLS} rights, the maximum")
 
 
@@ -102,8 +102,8 @@ class AclWork:
         )
 
     def _same(self, topics: tuple[FollowedTopic, ...]) -> tuple[FollowedTopic, ...]:
-        """Those that the source has, by their ids: rights on the copies of any others stay. A cluster's name
-        may lead to another one, and a topic may have been recreated."""
+        """Topics that the source has, by their ids: rights on the copies of any others stay. A
+        cluster's name may lead to another one, and a topic may have been recreated."""
         source, _ = self._opened()
         others = source.others({each.source: each.source_id for each in topics if each.source_id})
         return tuple(each for each in topics if each.source not in others)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 RETRY_DELAYS_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 STOP_TIMEOUT_S = 5.0
 NOT_LEADING_S = 5.0
-"""Between two looks whether this process leads."""
+"""Time between two looks whether this process leads."""
 MAX_AGE_S = 30.0
 """Age of what was read after which nothing is changed because of it."""
 MAX_LOGGED = 5

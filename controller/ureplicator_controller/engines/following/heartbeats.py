@@ -126,7 +126,7 @@ class HeartbeatThread:
         return None
 
     def _send(self, epoch: int, snapshot: Snapshot) -> None:
-        """After a failure the topic is created again: it may have been deleted."""
+        """Send a record. After a failure the topic is created again: it may have been deleted."""
         source, _ = self._opened()
         if self._created_in != epoch:
             self._create()

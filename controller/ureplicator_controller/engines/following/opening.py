@@ -22,7 +22,7 @@ from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.metrics import ControlMetrics
 
 CHECK_INTERVAL_S = 300.0
-"""Between two rounds that read the settings of all topics and change none."""
+"""Time between two rounds that read the settings of all topics and change none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class FollowerNeeds:
 
 
 def open_followers(config: RouteConfig, needs: FollowerNeeds) -> Iterator[Follower]:
-    """Those that the route has enabled, and the check of settings that every route has. Nothing is connected
-    before this process leads."""
+    """Followers that the route has enabled, and the check of settings that every route has. Nothing is
+    connected before this process leads."""
     configs = config.sync_topic_configs
     interval_s = configs.interval_s if configs.enabled else CHECK_INTERVAL_S
     yield _follower(_configs(config, needs), config, needs, interval_s)

@@ -69,7 +69,7 @@ class GoneOutcome:
 
 
 class GoneGroupDeletion:
-    """Of one route. Belongs to the thread of its sync."""
+    """Deletion for one route. Belongs to the thread of its sync."""
 
     def __init__(
         self,

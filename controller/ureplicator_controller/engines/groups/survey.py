@@ -74,7 +74,7 @@ class Survey:
         self._round = 0
 
     def read(self, topics: Mapping[str, RouteTopic]) -> Sequence[GroupDecision]:
-        """As `decisions`, all at once."""
+        """The decisions of `decisions`, all at once."""
         return list(self.decisions(topics))
 
     def decisions(self, topics: Mapping[str, RouteTopic]) -> Iterator[GroupDecision]:

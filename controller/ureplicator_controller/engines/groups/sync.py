@@ -188,7 +188,7 @@ class _Tally:
 def write(
     target: ConsumerGroups, decisions: Iterable[GroupDecision], *, may_write: Callable[[], bool]
 ) -> list[GroupDecision]:
-    """As `written`, all at once."""
+    """The outcomes of `written`, all at once."""
     return list(written(target, decisions, may_write=may_write))
 
 
@@ -249,7 +249,7 @@ class _Writer:
 
 
 def _portions(decisions: Iterable[GroupDecision]) -> Iterator[Sequence[GroupDecision]]:
-    """With PORTION pending ones each."""
+    """Portions with PORTION pending ones each."""
     portion: list[GroupDecision] = []
     pending = 0
     for each in decisions:

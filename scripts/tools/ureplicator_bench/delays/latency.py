@@ -149,7 +149,7 @@ def _others_s(contender: Contender, servers: Servers) -> float:
 
 
 def quantiles(late_ms: Sequence[float]) -> Quantiles:
-    """Of latencies in ascending order. Raises AssertionError if there are none."""
+    """Quantiles of latencies in ascending order. Raises AssertionError if there are none."""
     if not late_ms:
         raise AssertionError("no record arrived")
     p50, p99, p999 = (quantile(late_ms, part) for part in (0.5, 0.99, 0.999))

@@ -35,7 +35,8 @@ WARM_S = 10.0
 PARTS = (0.5, 0.8)
 UNLIMITED = 0
 TOPIC_CONFIG = {"retention.bytes": str(1 << 30), "segment.bytes": str(64 << 20)}
-"""Of each partition: more than a backlog while the capacity is measured, less than would fill a disk."""
+"""Settings of each partition: more than a backlog while the capacity is measured, less than would fill
+a disk."""
 
 Sample = tuple[float, int]
 """Time in seconds, records in the log by then."""

@@ -39,7 +39,7 @@ MAX_AGE_S = 60.0
 
 
 def figures(folder: Path, *, progress: Callable[[str], None]) -> Iterator[Figure]:
-    """Of both deliveries, each with a fleet of its own."""
+    """Figures of both deliveries, each with a fleet of its own."""
     with running(folder) as servers:
         for delivery in Delivery:
             progress(f"{delivery}: {PER_S:,} records/s, {WARM_UP_S + MEASURED_S:.0f} s")
@@ -87,7 +87,7 @@ def _auditor(fleet: Fleet, folder: Path) -> Process:
 
 @contextmanager
 def _producing(bootstrap: str, topic: str) -> Iterator[None]:
-    """At the same speed for as long as the block runs."""
+    """Produce at the same speed for as long as the block runs."""
     filler = Filler(bootstrap, topic, PROFILE)
     over = threading.Event()
 

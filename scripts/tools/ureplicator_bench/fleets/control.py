@@ -95,7 +95,7 @@ def figures(folder: Path, *, progress: Callable[[str], None]) -> Iterator[Figure
 
 
 def plans(*, partitions: int, workers: int, limit_s: float) -> Iterator[Figure]:
-    """For one size of fleet."""
+    """Plans for one size of fleet."""
     size = f"{partitions:,} partitions on {workers} workers"
     fleet = settled(partitions=partitions, workers=workers)
     cases = {
@@ -194,7 +194,7 @@ def tenth_lost(*, workers: int, partitions: int) -> Iterator[Figure]:
 
 
 def writes(*sizes: tuple[int, int]) -> Iterator[Figure]:
-    """For several fleets that lose a tenth: the ratio must not grow with their size."""
+    """Writes for several fleets that lose a tenth: the ratio must not grow with their size."""
     for workers, partitions in sizes:
         _, lost, _ = _lose_a_tenth(workers=workers, partitions=partitions)
         what = f"{workers:,} workers, {lost.moves:,} moves: nodes written for a move"

@@ -31,7 +31,7 @@ PER_S = 200
 MOVES = 120
 LIMIT_MS = 500.0
 QUIET_S = 0.5
-"""After each round: the moved partitions are copied evenly again, so the load affects no other gap."""
+"""Time after each round: the moved partitions are copied evenly again, so the load affects no other gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Numbered:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """On servers of its own, with a fleet of a controller and two workers of one slot each."""
+    """Figures on servers of its own, with a fleet of a controller and two workers of one slot each."""
     with running(folder) as servers:
         source, target = servers.source.bootstrap, servers.target.bootstrap
         hosts = servers.zookeeper.hosts

@@ -57,7 +57,7 @@ ONLINE = PartitionReport(PartitionState.ONLINE, position=5, committed=5, lag=0)
 
 
 def figures(partitions: int, *, progress: Callable[[str], None]) -> Iterator[Figure]:
-    """For a worker of ten slots that holds `partitions`."""
+    """Figures for a worker of ten slots that holds `partitions`."""
     progress(f"a driver with {partitions:,} idle partitions")
     driver = Driver(partitions)
     yield Figure(f"driver, {partitions:,} partitions become ONLINE", driver.start(), "CPU-s")
@@ -70,7 +70,7 @@ def figures(partitions: int, *, progress: Callable[[str], None]) -> Iterator[Fig
 
 
 class _Performer(Performer):
-    """Of the instructions, only Publish has a cost here."""
+    """Performer of instructions, of which only Publish has a cost here."""
 
     def __init__(self, publisher: NodePublisher) -> None:
         self.done: list[EngineInstruction] = []

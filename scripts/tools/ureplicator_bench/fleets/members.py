@@ -30,9 +30,9 @@ from ureplicator_testkit.servers.processes import eventually, wait_for_http
 
 PARTITIONS = 12
 OTHERS_LIMIT_MS = 50.0
-"""For partitions that do not move, p99.9."""
+"""Limit for partitions that do not move, p99.9."""
 SETTLED_S = 3.0
-"""After each change, so that it shows in no other one."""
+"""Time after each change, so that it shows in no other one."""
 WARM_UP_S = 60.0
 """Brokers that have just begun stop the records of all partitions for up to half a second."""
 NOTHING_S = 10.0
@@ -46,7 +46,7 @@ Log = Mapping[int, Sequence[ConsumedRecord]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened, from when to when, and the owners before and after it."""
+    """An event, from when to when, and the owners before and after it."""
 
     what: str
     began_ms: float
@@ -60,7 +60,7 @@ class Change:
 
 
 def figures(folder: Path) -> list[Figure]:
-    """On servers of its own."""
+    """Figures on servers of its own."""
     with running(folder) as servers:
         source, target = servers.source.bootstrap, servers.target.bootstrap
         hosts = servers.zookeeper.hosts
@@ -163,7 +163,7 @@ def _judged(changes: Sequence[Change], ends: Mapping[int, int], log: Log) -> Ite
 
 
 def _gaps(change: Change, log: Log) -> Iterator[Figure]:
-    """Of what moved, and of all others. Who is replaced owns what did not move."""
+    """Gaps of what moved, and of all others. Who is replaced owns what did not move."""
     moved = sorted(change.moved)
     others = sorted(set(change.before) - set(moved))
     yield Figure(f"{change.what}: partitions that move", len(moved), "")

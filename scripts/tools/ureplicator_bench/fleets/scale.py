@@ -122,7 +122,7 @@ def _whitelist(fleet: Fleet, topics: list[str], *, total: int) -> float:
 
 
 def _request(fleet: Fleet, topic: str) -> None:
-    """As REST asks for: repeated while a cluster is too busy to create a topic in time."""
+    """A request as REST asks for it: repeated while a cluster is too busy to create a topic in time."""
     path = "/topics?src=source&dst=target"
 
     def accepted() -> bool:

@@ -75,7 +75,7 @@ def figures(folder: Path, *, progress: Callable[[str], None]) -> Iterator[Figure
 
 
 Sync = Callable[[Servers, Mapping[str, Offsets]], None]
-"""Has the offsets of these groups at the target, once their consumers have stopped."""
+"""A function that has the offsets of these groups at the target, once their consumers have stopped."""
 
 
 def _switched(

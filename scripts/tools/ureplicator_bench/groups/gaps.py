@@ -22,7 +22,7 @@ PARTITIONS = 4
 TRANSACTIONS, IN_EACH = 1_500, 8
 """Every third of them is aborted."""
 RECORDS = 24_000
-"""Of the compacted topic, of which about half stay."""
+"""Records of the compacted topic, of which about half stay."""
 READ_SHARES = (0.2, 0.5, 0.9)
 RESPONSE_S, CLEANED_S = 30.0, 120.0
 COMPACTED = {
@@ -101,7 +101,7 @@ def _transactions(bootstrap: str, topic: str) -> None:
 
 
 def _compacted(bootstrap: str, topic: str) -> None:
-    """Of each partition every second record has the same key."""
+    """Fill a compacted topic: of each partition every second record has the same key."""
     produce(bootstrap, topic, [_record(number) for number in range(RECORDS)])
     more = iter(range(RECORDS, 2 * RECORDS))
 

@@ -15,7 +15,8 @@ from ureplicator_testkit.servers.processes import Process
 from ureplicator_testkit.spark.standalone import SparkStandalone
 
 _ENTRY = "from ureplicator_bench.spark.micro_batches import main; main()"
-"""Not `-m`: functions of a main module are pickled whole for each task, and would keep no producer."""
+"""Code of a process, not `-m`: functions of a main module are pickled whole for each task, and would
+keep no producer."""
 
 
 @contextmanager

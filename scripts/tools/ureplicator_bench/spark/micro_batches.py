@@ -35,7 +35,7 @@ PRODUCER = {
     "queue.buffering.max.kbytes": 131_072,
     **QUIET,
 }
-"""As of the tuned MirrorMaker 2."""
+"""Properties as of the tuned MirrorMaker 2."""
 FLUSH_S = 120.0
 POLL_EVERY = 1_000
 _errors: list[KafkaError] = []

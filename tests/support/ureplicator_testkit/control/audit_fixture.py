@@ -67,7 +67,7 @@ class AuditFixture:
         self.operator.transact([Set(path, data, -1) if there else Create(path, data)])
 
     def publish(self, settings: RouteSettings) -> None:
-        """As the leader does."""
+        """Publish as the leader does."""
         path, data = self.paths.route(ROUTE), encode_route(settings)
         there = self.operator.get(path)
         self.operator.transact([Set(path, data, -1) if there else Create(path, data)])

@@ -475,7 +475,7 @@ class CoordinationContract:
         return node
 
     def _elect(self, client: Coordination, root: str) -> int:
-        """As the leader's engine does; returns the epoch."""
+        """Elect a leader as the leader's engine does; returns the epoch."""
         seen = self._node(client, f"{root}/epoch").stat.version
         leader = Create(f"{root}/leader", b"", ephemeral=True)
         client.transact([Set(f"{root}/epoch", b"", version=seen), leader])

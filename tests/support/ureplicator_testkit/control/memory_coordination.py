@@ -221,7 +221,7 @@ class MemorySession:
         self._failing_requests = count
 
     def session_ended(self, session: SessionId) -> None:
-        """For the store."""
+        """End the session, for the store."""
         if session == self._session and self._state is SessionState.CONNECTED:
             self._enter(SessionState.LOST)
 
@@ -237,10 +237,10 @@ class MemorySession:
                 raise Unavailable(f"{path}: unavailable, as requested")
 
     def _disconnected(self) -> None:
-        """Before listeners are told that a connection is lost."""
+        """A hook before listeners are told that a connection is lost."""
 
     def _reconnected(self) -> None:
-        """After a new connection."""
+        """A hook after a new connection."""
 
     def _enter(self, state: SessionState) -> None:
         if state is self._state:
@@ -275,7 +275,7 @@ class MemoryCoordination(MemorySession):
         return sorted(_name(each) for each in self._view if _parent(each) == path)
 
     def subtree(self, root: str) -> Mapping[str, Node]:
-        """For a tree cache."""
+        """The subtree, for a tree cache."""
         if self._view is None:
             return self._store.subtree(root)
         return {path: node for path, node in self._view.items() if below(root, path)}
@@ -368,7 +368,7 @@ class MemoryCoordination(MemorySession):
         self._reconnected()
 
     def receive(self, paths: Sequence[str]) -> None:
-        """From the store: these paths changed."""
+        """Learn from the store that these paths changed."""
         if self._holds_watches:
             with self._store.lock:
                 self._held.update(paths)
@@ -430,7 +430,7 @@ class MemoryTreeCache:
         self.receive([*paths, *(path for path in served if path not in known)])
 
     def verify(self, count: int) -> None:
-        """In this thread; the paths are compared in their order, and with new ones below them."""
+        """Verify in this thread; the paths are compared in their order, and with new ones below them."""
         if self._published is None or not self._is_current:
             return
         served = self._client.subtree(self._root)
@@ -453,7 +453,7 @@ class MemoryTreeCache:
         return self._is_current
 
     def outdate(self) -> None:
-        """For the client: the connection is lost."""
+        """Note for the client that the connection is lost."""
         self._is_current = False
 
     def receive(self, paths: Sequence[str]) -> None:
@@ -487,7 +487,7 @@ class MemoryTreeCache:
 
 
 def below(root: str, path: str) -> bool:
-    """At or below."""
+    """True at a path or below it."""
     return path == root or path.startswith(f"{root.rstrip('/')}/")
 
 

@@ -1,4 +1,4 @@
-"""What a route has copied, in memory: the twin of `engines.groups.copied`."""
+"""Copy of a route, in memory: the twin of `engines.groups.copied`."""
 
 from __future__ import annotations
 

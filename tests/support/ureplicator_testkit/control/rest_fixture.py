@@ -108,7 +108,7 @@ class RestFixture:
         self.principals = {name: MemoryPrincipals() for name in sorted(names)}
         self.positions = MemoryPositionReader()
         self.source_groups = MemoryPositionReader()
-        """Of the cluster `source`; `positions` are of all others."""
+        """Groups of the cluster `source`; `positions` are of all others."""
         self.logs = {str(route["source"]): MemoryLogReader() for route in routes}
         self.groups = MemoryConsumerGroups()
         """Consumer groups of each route's source; `groups_there`: of its target."""

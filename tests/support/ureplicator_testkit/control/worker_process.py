@@ -222,7 +222,7 @@ class Process:
             self.copies[partition] = Copy(added.copier, added.owner_epoch, "granted")
 
     def _initialise(self, route: Route, copier: CopierId) -> None:
-        """At the copier's start, and after it was fenced.
+        """Initialise the id, at the copier's start and after it was fenced.
 
         Everything copied under a fenced id must be proven again: the new epoch could commit it.
         """
@@ -286,7 +286,7 @@ class Process:
         return self._fleet.ledger.is_current(id, self._own.get(id))
 
     def drop(self, partition: Partition, reason: str) -> None:
-        """Not copied until the next proof; the copier keeps the partition."""
+        """Stop copying a partition until the next proof; the copier keeps the partition."""
         del self.copies[partition]
         if partition in self.added:
             self._report(partition, PartitionState.ERROR, reason=reason)

@@ -212,7 +212,7 @@ class StubDriver:
         )
 
     def wait_caught_up(self, deadline_s: float = 30.0) -> None:
-        """As of the moment of the call."""
+        """Wait until all is copied as of the moment of the call."""
         ends = {
             partition: offsets(self._source, partition.topic, isolation="read_committed")[
                 partition.number

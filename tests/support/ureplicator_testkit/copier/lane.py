@@ -118,7 +118,7 @@ class RealLane:
         self._compared().assert_clean()
 
     def assert_faultless(self) -> None:
-        """As `assert_equal`, but repeats are allowed."""
+        """Assert as `assert_equal` does, but repeats are allowed."""
         self._compared().assert_faultless()
 
     def _compared(self) -> Any:

@@ -63,12 +63,12 @@ class Observed:
             time.sleep(0.01)
 
     def wait_visible(self, count: int = 1) -> None:
-        """So many more records are visible at the target."""
+        """Wait until so many more records are visible at the target."""
         before = self.reader.count
         eventually(lambda: self.reader.count >= before + count, VISIBLE_S, "records are visible")
 
     def judge(self) -> None:
-        """Once all is copied."""
+        """Judge once all is copied."""
         lane = self._lane
         self.reader.stop()
         group = position_group(fleet=lane.fleet, route=ROUTE)

@@ -43,7 +43,7 @@ class Course:
     after: Series
 
     def values(self) -> list[dict[str, str]]:
-        """As promtool takes them."""
+        """Values as promtool takes them."""
         spans = ((self.calm, CALM_MIN), (self.during, STATE_MIN), (self.after, STATE_MIN))
         return [
             {
@@ -60,8 +60,8 @@ class Course:
 def judged(
     course: Course, alerts: Iterable[str], folder: Path, *, fleet: str, rules: Path = ALERT_FILE
 ) -> str:
-    """What promtool finds wrong: exactly these alerts, without their prefix, are to fire in the state for
-    this fleet, and none before and after it."""
+    """Faults that promtool finds: exactly these alerts, without their prefix, are to fire in the state
+    for this fleet, and none before and after it."""
     checks = [
         (CALM_MIN - 1, []),
         (FIRING_MIN, sorted(alerts)),

@@ -50,7 +50,7 @@ def _described(
 
 
 def _default(values: Any, path: tuple[str, ...]) -> str:
-    """As YAML; empty if there is none, or if the values within have their own rows."""
+    """The default as YAML; empty if there is none, or if the values within have their own rows."""
     found = values
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None

@@ -38,7 +38,7 @@ LABELS = "_labelnames"
 
 
 def of_rest() -> list[Metric]:
-    """Of REST: the fleet and its lag, the same at every controller."""
+    """Metrics of REST: the fleet and its lag, the same at every controller."""
     fixture = RestFixture()
     fixture.clock.advance(RETENTION_MS / 1_000)  # no time of a record is before 1970
     fixture.put_intent("orders", TopicIntent(1, 1, source_topic_id="s", target_topic_id="t"))
@@ -64,7 +64,7 @@ def of_rest() -> list[Metric]:
 
 
 def of_control() -> list[Metric]:
-    """Of the daemon of a controller."""
+    """Metrics of the daemon of a controller."""
     registry = ControlMetrics(CollectorRegistry()).registry
     return [
         _with_labels(metric, getattr(collector, LABELS, ()))
@@ -79,7 +79,7 @@ def _with_labels(metric: Metric, names: Iterable[str]) -> Metric:
 
 
 def of_worker() -> list[Metric]:
-    """Of a worker and its copiers."""
+    """Metrics of a worker and its copiers."""
     state = initial(slots=1, silence_s=60.0, now_s=0.0, routes=())
     counters = telemetry.Telemetry()
     report = CopierReport({}, latency_ms=(1,), measures=Measures(fetch_to_ack_ms=(1,)))
@@ -92,7 +92,7 @@ def of_worker() -> list[Metric]:
 
 
 def of_auditor() -> list[Metric]:
-    """Of an auditor."""
+    """Metrics of an auditor."""
     return list(auditor_metrics({}, ()))
 
 

@@ -39,7 +39,7 @@ _REWIND = RawTransactions.rewind
 
 
 def _nothing(*arguments: Any, **named: Any) -> None:
-    """In place of a safeguard."""
+    """Do nothing, in place of a safeguard."""
 
 
 def _true(*arguments: Any, **named: Any) -> bool:
@@ -81,7 +81,7 @@ def _some_due(self: Any, *arguments: Any) -> dict[Partition, Progress]:
 
 
 def _by_epoch_alone(self: Any, send: SendSide) -> bool:
-    """As if an epoch named a producer."""
+    """Judge as if an epoch named a producer."""
     own, window = self._producer, send.window
     if own and window.producer and own[1] == window.producer[1]:
         return not self.sealed
@@ -125,7 +125,7 @@ class _Deaf:
 
 
 def _joined_at_any_time(self: Any, number: int, targets: Any, refused: Any = ()) -> None:
-    """Also by what was requested for a former transaction."""
+    """Join also by what was requested for a former transaction."""
     self._joined |= targets
 
 

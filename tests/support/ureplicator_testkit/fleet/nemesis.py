@@ -69,8 +69,8 @@ class Nemesis:
         return f"{' and '.join(fault.name for fault in self.faults)}, {self.lasts_s:.1f} s"
 
     def repeats(self) -> Lost:
-        """Of the writers that were hit, and of those whose session ended because a ZooKeeper server was
-        frozen: they copy until their commits are refused."""
+        """Repeats of the writers that were hit, and of those whose session ended because a ZooKeeper
+        server was frozen: they copy until their commits are refused."""
         each = [fault.repeats for fault in self.faults]
         hit = frozenset(id for one in each for id in one.workers)
         expired = self._fleet.ended_sessions(self._begun_after) - hit

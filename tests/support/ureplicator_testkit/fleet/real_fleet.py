@@ -402,7 +402,7 @@ class Fleet:
         return requests.get(url, headers=self.page_headers, timeout=10).json()
 
     def port_of(self, worker: str) -> str:
-        """Of its pages."""
+        """Port of its pages."""
         return eventually(lambda: self._logged_port(worker), READY_S, f"{worker} logs its port")
 
     def states(self) -> list[tuple[str, str]]:
@@ -422,7 +422,7 @@ class Fleet:
 
     @staticmethod
     def wait_seconds(seconds: float) -> None:
-        """For faults that last a fixed time."""
+        """Wait, for faults that last a fixed time."""
         time.sleep(seconds)
 
 

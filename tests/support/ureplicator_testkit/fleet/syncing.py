@@ -8,7 +8,8 @@ INTERVAL_S = 0.5
 
 
 def syncing_route(delivery: str, *, groups: str, **policy: Any) -> dict[str, Any]:
-    """With an offset map. `groups`: pattern of the names that are synced; `policy`: other settings of it."""
+    """A route with an offset map. `groups`: pattern of the names that are synced; `policy`: other
+    settings of it."""
     return {
         "delivery": delivery,
         "offset_map": True,

@@ -103,7 +103,7 @@ class Victims:
         return str(broker)
 
     def _coordinator(self) -> int:
-        """Of the group of positions, or of a slot's transactional id."""
+        """Coordinator of the group of positions, or of a slot's transactional id."""
         ids = transactional_ids(
             fleet=self._fleet.name,
             route=FORTH,

@@ -1,4 +1,4 @@
-"""What must hold in each history of the sync.
+"""Properties that must hold in each history of the sync.
 
 L   no offset at the target is lowered
 A   no commit is sent for a group that had a member at the target when its round began

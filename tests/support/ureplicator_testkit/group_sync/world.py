@@ -169,7 +169,7 @@ class WorldLogs(MemoryLogReader):
 
 
 class CopiedState:
-    """What the sync reads of the copy: `PositionReader` and `OffsetMaps` in one.
+    """State of the copy that the sync reads: `PositionReader` and `OffsetMaps` in one.
 
     `between`: called after the position was read, before the logs and the map are.
     """

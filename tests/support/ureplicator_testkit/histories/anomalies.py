@@ -29,7 +29,7 @@ class Kind(StrEnum):
     SKIPPED = "skipped"
     """A reader passed by an offset where the log holds a record at the end."""
     STALE_COMMIT = "stale commit"
-    """Of an older owner, or of a position that goes back."""
+    """A commit of an older owner, or of a position that goes back."""
     NO_PROOF = "no proof"
     """The history lacks what a judgement needs."""
 

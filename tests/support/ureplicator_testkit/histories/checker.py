@@ -112,7 +112,8 @@ def _copy(facts: Facts, source: Log, target: Log) -> Iterator[Anomaly]:
 
 
 def _identified(log: Iterable[Seen]) -> dict[Identity, Seen]:
-    """In order. A producer at the source may repeat a record, so the nth is matched with the nth."""
+    """Records with their numbers, in order. A producer at the source may repeat a record, so the nth is
+    matched with the nth."""
     times: Counter[int] = Counter()
     found: dict[Identity, Seen] = {}
     for seen in log:

@@ -36,7 +36,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """By the source: outside of a transaction, or by the commit of it."""
+    """Acknowledged by the source: outside of a transaction, or by the commit of it."""
 
     numbers: Numbers
     at_s: float = 0.0

@@ -62,7 +62,8 @@ def judge_copy(history: History, promise: Promise, *, topic: str, source: Log, t
 
 
 class Reader:
-    """Of the `copy` of a topic, at the target. `stop` ends it when it has found all, `close` at once."""
+    """Reader of the `copy` of a topic, at the target. `stop` ends it when it has found all, `close` at
+    once."""
 
     def __init__(
         self,

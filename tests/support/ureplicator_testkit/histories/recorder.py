@@ -43,4 +43,4 @@ def load(path: Path) -> Iterator[Event]:
 
 
 def ignore(_event: Event) -> None:
-    """Instead of `History.add`, where no history is kept."""
+    """Add nothing, instead of `History.add`, where no history is kept."""

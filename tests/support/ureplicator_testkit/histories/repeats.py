@@ -51,7 +51,7 @@ class Replay:
 
 
 def replays(source: Sequence[Seen], target: Sequence[Seen]) -> list[Replay]:
-    """In the order of the target's log. What the source does not hold is no repeat.
+    """Replays in the order of the target's log. What the source does not hold is no repeat.
 
     A record that the source itself holds twice is no repeat before its third time.
     """

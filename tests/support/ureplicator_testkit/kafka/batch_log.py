@@ -24,7 +24,8 @@ REMEMBERED = 5
 SEQUENCES = 1 << 31
 INVALID_RECORD = 87
 MARKER_TYPE = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
-"""Of the record in a marker: behind five varints of a byte each and the version of its key."""
+"""Place of the type in the record in a marker: behind five varints of a byte each and the version of
+its key."""
 ABORT = b"\0\0"
 
 
@@ -45,7 +46,7 @@ class BatchLog(Log):
     expired_ms: int = -1
 
     def put(self, *batches: bytes) -> None:
-        """As they are, under the next offsets."""
+        """Append batches as they are, under the next offsets."""
         for batch in batches:
             placed = patched(batch, base_offset=self.end, leader_epoch=self.epoch)
             self.taken.append(placed)

@@ -46,7 +46,8 @@ class Log:
         return self.end if self.open_from is None else self.open_from
 
     def offset_at(self, timestamp_ms: int, *, isolation: int) -> int:
-        """As ListOffsets finds it; -1 for a time after the last batch that this isolation shows."""
+        """The offset as ListOffsets finds it; -1 for a time after the last batch that this isolation
+        shows."""
         end = self.stable_end if isolation == READ_COMMITTED else self.end
         if timestamp_ms == EARLIEST:
             return self.start
@@ -99,7 +100,7 @@ class ClusterModel(Generic[L]):
             self.create(topic, partitions)
 
     def create(self, topic: str, partitions: int) -> None:
-        """Under a new id, with empty logs; the nodes lead its partitions in turn."""
+        """Create a topic under a new id, with empty logs; the nodes lead its partitions in turn."""
         self.delete(topic)
         self.topic_ids[topic] = self._new_id(topic)
         self.partitions[topic] = 0
@@ -112,7 +113,7 @@ class ClusterModel(Generic[L]):
         self.partitions[topic] = partitions
 
     def delete(self, topic: str) -> None:
-        """With its logs, if it exists."""
+        """Delete a topic with its logs, if it exists."""
         for number in range(self.partitions.pop(topic, 0)):
             del self.logs[topic, number], self.leaders[topic, number]
         self.topic_ids.pop(topic, None)

@@ -57,7 +57,7 @@ class ControlNetwork:
         self.pending: dict[str, dict[TopicPartition, Position]] = {}
 
     def client(self, *nodes: int, **more: Any) -> ClusterClient:
-        """With these nodes as seeds, all of them by default."""
+        """A client with these nodes as seeds, all of them by default."""
         seeds = [self.model.nodes[n] for n in nodes or self.model.nodes]
         return ClusterClient(
             ",".join(map(str, seeds)),

@@ -18,7 +18,7 @@ from ureplicator_testkit.control.manual_clock import ManualClock
 
 HERE = Broker(1, "here", 1)
 LOST = object()
-"""In a script: the connection breaks instead of a response."""
+"""Step of a script: the connection breaks instead of a response."""
 
 
 class Coordinator(ClusterClient):

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 
 HEAD = struct.Struct(">ih")
-"""Of a request: its size, and its API key."""
+"""Head of a request: its size, and its API key."""
 RESPONSE_S = 5.0
 
 
@@ -29,7 +29,7 @@ class HeldRequest:
         self._responded = asyncio.Event()
 
     def release(self) -> None:
-        """From any thread."""
+        """Release what is held, from any thread."""
         self._loop.call_soon_threadsafe(self._released.set)
 
     async def wait_released(self) -> None:

@@ -55,7 +55,7 @@ class Ledger:
         return self.positions.get(partition, NO_POSITION)
 
     def shown(self, partition: TargetPartition) -> PositionOrError:
-        """In the response to a reader."""
+        """The position in the response to a reader."""
         topic, number = partition
         if topic in self.unreadable:
             return PartitionUnavailable(f"{topic}/{number}: {self.unreadable[topic]}")
@@ -170,7 +170,7 @@ class MemoryPositions(PositionStore):
         self.ledger = ledger
         self.transactional_id = transactional_id
         self.epoch: int | None = None
-        """As given by the last InitProducerId; None while there was none."""
+        """Epoch as given by the last InitProducerId; None while there was none."""
         self._ready = False
 
     @property
@@ -213,7 +213,7 @@ class MemoryPositions(PositionStore):
         *,
         optional: Collection[TargetPartition] = (),
     ) -> dict[TargetPartition, str]:
-        """After a failure `initialise` must come first, as in the real store."""
+        """Commit positions. After a failure `initialise` must come first, as in the real store."""
         epoch = self.epoch
         assert self._ready, "commit before initialise"
         assert epoch is not None

@@ -354,7 +354,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         )
 
     def _name(self, named: str) -> str:
-        """Of a topic that a request names by name or id; an unknown id stays what it is."""
+        """Name of a topic that a request names by name or id; an unknown id stays what it is."""
         return next((name for name, id in self.topic_ids.items() if id == named), named)
 
     def _fetch_fault(self, node_id: int, key: TopicPartition, want: Any, version: int) -> int:

@@ -24,7 +24,8 @@ from ureplicator_testkit.records.batches import field as header_field
 from ureplicator_worker.wire import produce_api
 
 FIRST_PRODUCER_ID, PRODUCER_IDS = 500, 1_000
-"""Of the first transactional id; and how many ids lie between two that one transactional id gets in turn."""
+"""Producer id of the first transactional id; and how many ids lie between two that one transactional id
+gets in turn."""
 EPOCHS = 32_767
 
 
@@ -124,7 +125,7 @@ class TransactionLedger(ScriptedLedger):
             self.initialise(each)
 
     def bump(self, transactional_id: str) -> int:
-        """With the implicit protocol each transaction has a producer of its own."""
+        """Begin the next epoch: with the implicit protocol each transaction has a producer of its own."""
         return super().initialise(transactional_id)
 
     def _committed(

@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def faultless(self) -> bool:
-        """As `clean`, with duplicates allowed."""
+        """True as for `clean`, with duplicates allowed."""
         return all(report.faultless for report in self.partitions)
 
     @property
@@ -92,7 +92,7 @@ class Comparison:
         assert self.clean, str(self)
 
     def assert_faultless(self) -> None:
-        """At-least-once: nothing lost, changed or out of order. For its repeats see `repeats`."""
+        """Assert at least once: nothing lost, changed or out of order. For its repeats see `repeats`."""
         assert self.records, "nothing was compared"
         assert self.faultless, str(self)
 

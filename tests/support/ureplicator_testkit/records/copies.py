@@ -217,7 +217,7 @@ def _copied(
 
 
 def _compacted(log: Sequence[Placed], clean_end: int) -> list[Placed]:
-    """Before `clean_end` the last record of each key is kept, and no tombstone."""
+    """Compacted records: before `clean_end` the last record of each key is kept, and no tombstone."""
     last = {content[0]: offset for offset, content in log}
     return [
         (offset, content)

@@ -20,7 +20,7 @@ from kafka.protocol.metadata import MetadataResponse
 FETCH, METADATA = 1, 3
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(">hhi")
-"""Of a request: API, version, correlation id."""
+"""Header of a request: API, version, correlation id."""
 
 
 class EmptiedFetches:
@@ -106,7 +106,7 @@ def _encoded(response: Any, correlation: int) -> bytes:
 
 
 def _message(connection: socket.socket) -> bytes:
-    """Without its size; empty at the end of the connection."""
+    """A message without its size; empty at the end of the connection."""
     head = _received(connection, _SIZE.size)
     return _received(connection, _SIZE.unpack(head)[0]) if head else b""
 

@@ -145,7 +145,7 @@ class Flow:
             self.history.close()
 
     def produce(self, count: int) -> None:
-        """So many more records in each partition, also after the load was stopped."""
+        """Produce so many more records in each partition, also after the load was stopped."""
         self._load.produce(count)
 
     # --- while it flows ----------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Flow:
             client.close()
 
     def _positions(self) -> dict[int, int] | None:
-        """For the reader, in its thread."""
+        """Positions for the reader, in its thread."""
         wanted = {self.copy: range(self.partitions)}
         try:
             with self._client.within(POSITIONS_S):

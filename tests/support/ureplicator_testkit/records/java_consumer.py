@@ -66,7 +66,8 @@ def java_consumers(version: str = KAFKA_VERSION) -> Iterator[Any]:
 
 
 def properties_of(bootstrap: str, group: str, **more: str) -> dict[str, str]:
-    """Of a consumer that refreshes its metadata by itself every five minutes, and otherwise at once."""
+    """Properties of a consumer that refreshes its metadata by itself every five minutes, and otherwise
+    at once."""
     return {
         "bootstrap.servers": bootstrap,
         "group.id": group,

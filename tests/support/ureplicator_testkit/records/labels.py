@@ -58,7 +58,7 @@ def labelled(topic: str, partition: int, number: int, *, filler_bytes: int = 0) 
 def labelled_records(
     topic: str, *, partitions: int, count: int, first: int = 0, filler_bytes: int = 0
 ) -> Iterator[NewRecord]:
-    """So many for each partition, numbered from `first`, in turn."""
+    """Records, so many for each partition, numbered from `first`, in turn."""
     for number in range(first, first + count):
         for partition in range(partitions):
             yield labelled(topic, partition, number, filler_bytes=filler_bytes)

@@ -39,7 +39,7 @@ LONG_RECORD_BYTES = 1_500
 TRANSACTION_BATCHES, TRANSACTION_BATCH_RECORDS = 4, 5
 TRANSACTION_SHARE = 0.2
 TRANSACTION_TIMEOUT_MS = 180_000
-"""Above the time for which any test takes brokers away."""
+"""A time above the time for which any test takes brokers away."""
 
 SETTINGS: dict[str, Any] = {
     "linger.ms": 5,
@@ -155,7 +155,7 @@ class Load:
             assert 0 < self._sent <= self.count, (self._sent, self.count)
 
     def produce(self, count: int) -> None:
-        """So many more in each partition, now; they are not among the acknowledged."""
+        """Produce so many more in each partition, now; they are not among the acknowledged."""
         places = list(range(self._partitions)) * count
         produce(self._bootstrap, self._topic, [self._next(place)[1] for place in places])
 
@@ -207,7 +207,7 @@ class Load:
             self.refused.append(error)
 
     def _add_acknowledged(self) -> None:
-        """Of the thread that sends batches, or that has waited for it."""
+        """Add the acknowledged records of the thread that sends batches, or that has waited for it."""
         delivered, self._delivered_now = self._delivered_now, []
         if delivered:
             self._add(Acknowledged(by_partition(delivered)))

@@ -57,19 +57,19 @@ class Stalls:
         return all(last_s > began_s for last_s in self._last_s.values())
 
     def longest_s(self, now_s: float) -> Mapping[int, float]:
-        """With the pauses that have not ended."""
+        """The longest pause, with those that have not ended."""
         return {
             partition: max(end_s - began_s for began_s, end_s in self.pauses(partition, now_s))
             for partition in self._pauses
         }
 
     def pauses(self, partition: int, now_s: float) -> list[Pause]:
-        """With the one that has not ended."""
+        """Pauses with the one that has not ended."""
         return [*self._pauses[partition], (self._last_s[partition], now_s)]
 
 
 def longest_alone_s(pauses: Iterable[Pause], others: Iterable[Pause]) -> float:
-    """Of each pause the time that no long pause of the others covers; the longest.
+    """The longest time of a pause that no long pause of the others covers.
 
     A copy waits for the source and then for the target. So its pause may be as long as one of each end
     together, and a pause of another moment excuses nothing.
@@ -146,7 +146,7 @@ class Trickle:
 
 
 Status = Mapping[int, Mapping[str, Any]]
-"""Of each partition of a topic, as its worker reports it."""
+"""Status of each partition of a topic, as its worker reports it."""
 
 
 class CopyWatch:
@@ -166,7 +166,7 @@ class CopyWatch:
         return self
 
     def begin(self) -> None:
-        """From here on."""
+        """Begin to count pauses from here on."""
         self.stalls.begin(time.monotonic())
         self.reasons.clear()
 

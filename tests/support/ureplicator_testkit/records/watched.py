@@ -82,7 +82,7 @@ class WatchedTopic:
         return PARTITIONS
 
     def stands_still(self, partition: int) -> bool:
-        """In ERROR, with a reason."""
+        """True in ERROR, with a reason."""
         row = self._status().get(partition, {})
         return row.get("state") == "ERROR" and bool(row["reason"])
 

@@ -102,7 +102,7 @@ def secured_properties(
 
 
 def set_password(cluster: KafkaCluster, password: str = PASSWORD, *, user: str = USER) -> None:
-    """For SCRAM, of both kinds."""
+    """Set a password for SCRAM, of both kinds."""
     admin = cluster.admin()
     for each in _MECHANISMS.values():
         change = UserScramCredentialUpsertion(

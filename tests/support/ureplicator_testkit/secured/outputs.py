@@ -38,7 +38,7 @@ PATH_PARAMETERS = {
     "group": "g",
     "task": "unknown",
 }
-"""Of all GETs: name -> the value to ask for."""
+"""Parameters of all GETs: name -> the value to ask for."""
 TIMEOUT_S = 20
 
 
@@ -93,13 +93,13 @@ def _responses(fleet: Fleet, topic: str) -> Iterator[tuple[str, str]]:
 
 
 def auditor_ports(fleet: Fleet) -> list[int]:
-    """Of the pages of all live auditors."""
+    """Ports of the pages of all live auditors."""
     found = fleet.rest("GET", "/audits")["auditors"].values()
     return [int(address.rpartition(":")[2]) for address in found]
 
 
 def _pages(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    """Of workers and auditors."""
+    """Pages of workers and auditors."""
     ports = [(worker, int(fleet.port_of(worker))) for worker in fleet.workers]
     ports += [("auditor", port) for port in auditor_ports(fleet)]
     for name, port in ports:

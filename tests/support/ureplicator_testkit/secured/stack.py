@@ -56,7 +56,7 @@ class StackSecurity:
             set_password(cluster, self._password)
 
     def environment(self) -> dict[str, str]:
-        """By these names the operators' commands find the files."""
+        """Names by which the operators' commands find the files."""
         return {"UREPLICATOR_TOKEN_FILE": str(self.token), "UREPLICATOR_CA_FILE": str(self.ca)}
 
     def configuration(

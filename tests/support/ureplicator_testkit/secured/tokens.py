@@ -42,7 +42,7 @@ class TokenEndpoint:
                 endpoint._respond(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Not to stderr."""
+                """Log nothing to stderr."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

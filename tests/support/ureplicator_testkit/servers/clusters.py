@@ -213,7 +213,8 @@ class KafkaCluster(Server):
         self._format(*nodes)
 
     def _format(self, *nodes: Node) -> None:
-        """By Kafka's tool once a process for each kind of cluster: what it writes differs by ids alone."""
+        """Format by Kafka's tool, once a process for each kind of cluster: what it writes differs by
+        ids alone."""
         kind = self._version, frozenset(self._features.items())
         if kind not in _formatted:
             self._format_by_tool(nodes[0])
@@ -302,6 +303,6 @@ class KafkaCluster(Server):
 
 
 def _new_id() -> str:
-    """In the format of Kafka; an id that began with `-` would be read as an option."""
+    """A new id in the format of Kafka; an id that began with `-` would be read as an option."""
     id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return id if not id.startswith("-") else _new_id()

@@ -44,7 +44,7 @@ class NotSetUpError(Exception):
 
 
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
-"""For a JVM that ends before the second compiler could pay."""
+"""Options for a JVM that ends before the second compiler could pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def java_version() -> str:
 
 @cache
 def _version(executable: str) -> str:
-    """As `17.0.15`; empty: it does not run."""
+    """The version as `17.0.15`; empty: it does not run."""
     shown = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     return shown.stderr.partition('version "')[2].partition('"')[0]
 

@@ -40,11 +40,12 @@ CHUNK_BYTES = 16 * 1024
 HELD_BYTES = 4 << 20
 """Maximum buffered per way of a connection without a rate."""
 QUEUE_S = 0.1
-"""With a rate a connection has as much under way as the line is long, and so much time more."""
+"""Time of a queue: with a rate a connection has as much under way as the line is long, and so much time
+more."""
 GUST_S = 0.05
 """A busy machine wakes the proxy late; the line carries the rest at once then."""
 RECEIVE_BUFFER_BYTES = 1 << 16
-"""Of the sockets: the kernel's own would hold megabytes that the proxy has not taken yet."""
+"""Bytes of the sockets: the kernel's own would hold megabytes that the proxy has not taken yet."""
 LINGER_NOT = struct.pack("ii", 1, 0)
 """SO_LINGER value with which close sends RST instead of FIN."""
 
@@ -283,7 +284,7 @@ class Proxy:
         self._do(change)
 
     def cut_after(self, count_bytes: int, way: Way) -> None:
-        """Once: later connections are not cut."""
+        """Cut a connection once: later connections are not cut."""
         assert count_bytes > 0
 
         def change() -> None:

@@ -100,7 +100,7 @@ def name_coordinated_by(
 
 
 def _partition_of(name: str, count: int) -> int:
-    """By the hash that Java computes of a string."""
+    """Partition by the hash that Java computes of a string."""
     code = 0
     for unit in memoryview(name.encode("utf-16-le")).cast("H"):
         code = (31 * code + unit) & 0xFFFFFFFF

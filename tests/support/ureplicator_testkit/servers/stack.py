@@ -62,7 +62,7 @@ worker: {{slots: 2, port: 0, commit_interval_s: 1{spark}}}
 _ON_SPARK = ', spark: {{spark.master: "{master}", spark.executor.memory: 512m}}'
 SPARK_WORKERS = 2
 SPARK_CORES = 2
-"""Of each Spark worker: the two workers of `scripts/demo` have two slots each."""
+"""Cores of each Spark worker: the two workers of `scripts/demo` have two slots each."""
 
 
 def config_text(*, zookeeper: str, source: str, target: str, spark_master: str = "") -> str:

@@ -23,7 +23,7 @@ def kafka_of_version(
 
 
 class ZooKeeperKafka(KafkaCluster):
-    """With a ZooKeeper of its own."""
+    """A Kafka with a ZooKeeper of its own."""
 
     def __init__(
         self, *, name: str, version: str, properties: Mapping[str, str] | None, heap_mb: int

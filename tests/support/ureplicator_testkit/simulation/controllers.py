@@ -28,7 +28,7 @@ from ureplicator_testkit.simulation.position_threads import PositionThreads
 from ureplicator_testkit.simulation.sessions import SESSION_TIMEOUT_S, SessionProcess
 
 VERIFIED_S = 2 * MAX_IDLE_S
-"""After this time a leader has compared all nodes of these small fleets with the servers."""
+"""Time after which a leader has compared all nodes of these small fleets with the servers."""
 CONCURRENT_MOVES = (1, 2, 100)
 """One for each seed in turn. The last one never holds anything back here."""
 METRICS = ControlMetrics(CollectorRegistry())
@@ -88,7 +88,7 @@ class Controller(SessionProcess):
         return max(wait_s, SETTLE_INTERVAL_S / 10)
 
     def _start(self) -> ControlLoop:
-        """As the daemon does once ZooKeeper is connected."""
+        """Start as the daemon does once ZooKeeper is connected."""
         live = LiveController(id=self.name)
         limits = BalanceLimits(concurrent_moves=CONCURRENT_MOVES[self.world.seed % 3])
         observer = _Observer(

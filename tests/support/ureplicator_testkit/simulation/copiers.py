@@ -156,7 +156,7 @@ class Copier(Process):
                 side.release_all()
 
     def _report(self) -> dict[Partition, messages.PartitionReport]:
-        """Without figures that change at each turn; of the lag, whether there is any."""
+        """A report without figures that change at each turn; of the lag, whether there is any."""
         return {
             partition: messages.PartitionReport(
                 each.state, each.reason, committed=min(each.committed, 0), lag=min(each.lag, 1)

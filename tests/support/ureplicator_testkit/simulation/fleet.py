@@ -28,9 +28,10 @@ from ureplicator_testkit.simulation.workers import Worker
 
 DELAYS = Delays(rebalance_s=25.0, join_s=5.0, handover_s=10.0)
 TOPICS = {"t": 3, "u": 2}
-"""Of the first route."""
+"""Topics of the first route."""
 TAGGED_TOPICS = {"x": 3}
-"""Of a second one, in one of `TAGGED_PERIOD` seeds: it asks for workers with the tag, which some have."""
+"""Topics of a second one, in one of `TAGGED_PERIOD` seeds: it asks for workers with the tag, which some
+have."""
 TAGGED_PERIOD = 4
 TAG = "bulk"
 TAGGED_IDS = ("a", "c")
@@ -76,7 +77,7 @@ class SimulatedFleet:
 
     @property
     def settings(self) -> Mapping[Route, RouteSettings]:
-        """Of the routes, as in the configuration file."""
+        """Settings of the routes, as in the configuration file."""
         tagged = RouteSettings(workers=WorkerSelection(tags=(TAG,)))
         return {route: tagged if route == TAGGED else RouteSettings() for route in self.topics}
 
@@ -158,7 +159,7 @@ class SimulatedFleet:
         return ""
 
     def _counts(self, worker: Worker) -> bool:
-        """Not evicted."""
+        """True for a worker that is not evicted."""
         known = self.store.node(PATHS.worker_known(worker.id))
         session = worker.client._session
         return known is None or decode_known_worker(known.data).evicted_session != session

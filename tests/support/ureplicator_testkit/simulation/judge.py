@@ -33,7 +33,7 @@ from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, Wo
 FLEET = "sim"
 ROUTE = Route("source", "target")
 TAGGED = Route("source-2", "target-2")
-"""Between clusters of its own, for workers with a tag; see `fleet`."""
+"""A route between clusters of its own, for workers with a tag; see `fleet`."""
 PATHS = Paths(FLEET)
 LATE_S = 10.0
 """A leader may learn of a worker's end, or of its return, that much later."""
@@ -217,7 +217,7 @@ def _paths(operations: Sequence[Operation]) -> Iterator[str]:
 
 
 def _is_leaders(operation: Operation) -> bool:
-    """Only a leader may write it. An empty parent carries nothing; any process may create it."""
+    """True if only a leader may write it. An empty parent carries nothing; any process may create it."""
     carries_data = isinstance(operation, Set | Delete) or bool(getattr(operation, "data", b""))
     return carries_data and operation.path.startswith(LEADERS)
 

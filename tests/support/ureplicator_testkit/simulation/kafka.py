@@ -26,7 +26,7 @@ from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_testkit.simulation.kernel import Process, SimulationFailure, World
 
 Rank = tuple[int, int]
-"""Of an owner: number of the change of owner that made it one, and time of its last proof."""
+"""Rank of an owner: number of the change of owner that made it one, and time of its last proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Kafka:
         self.target = _cluster(route.target, topics)
         self.ledger = Ledger()
         self.accesses: list[Positions] = []
-        """Of all processes that may commit."""
+        """Accesses of all processes that may commit."""
         self.commits = self.repeats = 0
         self._readers: dict[TargetPartition, Reader] = {}
 

@@ -163,7 +163,7 @@ class World:
             self._push(due_s, actor)
 
     def soon(self, actor: Actor) -> None:
-        """After a short message delay."""
+        """Wake an actor after a short message delay."""
         self.wake(actor, self.chance.random() * 0.05)
 
     def _push(self, due_s: float, act: Actor | Callable[[], None]) -> None:

@@ -51,12 +51,12 @@ Patch = tuple[Any, str, Any]
 
 
 def _without_delay(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
-    """Without a delay for lost workers."""
+    """Plan without a delay for lost workers."""
     return plan(replace(seen, delays=replace(seen.delays, rebalance_s=0.0)), now_s, indexer)
 
 
 def _with_less_delay(seen: Snapshot, now_s: float, indexer: FleetIndexer) -> Plan:
-    """With seven tenths of the delay for lost workers."""
+    """Plan with seven tenths of the delay for lost workers."""
     rebalance_s = 0.7 * seen.delays.rebalance_s
     return plan(replace(seen, delays=replace(seen.delays, rebalance_s=rebalance_s)), now_s, indexer)
 

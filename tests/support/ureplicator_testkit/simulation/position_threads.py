@@ -83,11 +83,11 @@ class PositionThreads:
             each.close()
 
     def _rank(self, partition: Partition) -> Rank:
-        """After the present owner; before it again once that one renews its proof."""
+        """Rank after the present owner; before it again once that one renews its proof."""
         return (self._owners.get(partition, 0), self._proven_at)
 
     def _proven(self) -> Snapshot | None:
-        """As in the daemon."""
+        """Proven as in the daemon."""
         epoch = self._leadership.epoch()
         if epoch is None:
             return None

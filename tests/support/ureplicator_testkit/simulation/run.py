@@ -149,7 +149,8 @@ class Simulation:
         )
 
     def _keep_one_alive(self) -> None:
-        """Also one with the tag, if a route asks for it: the last one may leave after the faults."""
+        """Keep a worker alive, also one with the tag, if a route asks for it: the last one may leave
+        after the faults."""
         needed = TAGGED_IDS if TAGGED in self.fleet.topics else (*IDS, NEWCOMER)
         if not any(worker.alive and worker.id in needed for worker in self.fleet.workers):
             self.fleet.start_worker(needed[0])
@@ -187,8 +188,8 @@ class Simulation:
         self._wait_settled()
 
     def _join(self) -> None:
-        """Only what is above a worker's share moves, and each partition once. Where slots are equal all of it
-        goes to the newcomer."""
+        """Check a join: only what is above a worker's share moves, and each partition once. Where slots
+        are equal all of it goes to the newcomer."""
         fleet, before, moves = self.fleet, self._counts(), self.fleet.store.moves
         fleet.start_worker(NEWCOMER)
         self.world.run_until(self.world.now_s + 2 * DELAYS.join_s + POLL_S)

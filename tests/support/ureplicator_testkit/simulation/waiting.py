@@ -16,7 +16,7 @@ EDIT: Callable[..., Any] = edit
 
 @contextmanager
 def virtual_waiting(process: Process, *modules: ModuleType) -> Iterator[None]:
-    """While those modules wait in `edit`, the simulation continues."""
+    """Let waits take virtual time: while those modules wait in `edit`, the simulation continues."""
     wait = partial(process.world.sleep, process)
     ours: Any = partial(EDIT, clock=process.world, wait=wait)
     before = [(module, vars(module)["edit"]) for module in modules]

@@ -66,7 +66,7 @@ class SparkStandalone(Server):
 
     @property
     def url(self) -> str:
-        """For `spark.master`."""
+        """The address for `spark.master`."""
         return f"spark://127.0.0.1:{self.port}"
 
     @property
@@ -96,13 +96,13 @@ class SparkStandalone(Server):
         return self
 
     def start_master(self) -> None:
-        """With what a former one knew; without waiting."""
+        """Start a master with what a former one knew; without waiting."""
         if self._master is None or not self._master.running:
             address = ("--port", str(self.port), "--webui-port", str(self._page_port))
             self._master = self._launch("master", MASTER, *address)
 
     def start_worker(self, number: int) -> None:
-        """Without waiting."""
+        """Start a worker without waiting."""
         former = self._workers.get(number)
         if former is not None and former.running:
             return

@@ -2,7 +2,7 @@
 response, and nothing changed by a call that was refused.
 
 Each input is sent as it came, and again with names put in that the fleet knows, since a random name
-ends at 404. The inputs are the same in each run; `FUZZ_EXAMPLES=2000 pytest tests/unit/api/test_fuzz.py`
+ends at 404. The inputs are the same in each run; `FUZZ_EXAMPLES=2000 pytest tests/unit/api/http/test_fuzz.py`
 tries many more.
 """
 

@@ -216,7 +216,7 @@ def test_a_revoked_token_admits_nothing_and_its_connection_is_closed(
 
 
 def test_a_lost_peer_is_noticed_within_15_s(driver: LifelineServer, received: Received) -> None:
-    """The socket options of both ends; `tests/integration/worker/test_lost_host.py` cuts a line."""
+    """The socket options of both ends; `tests/integration/lifeline/test_lost_host.py` cuts a line."""
     driver.admit(COPIER)
     with connect(driver):
         eventually(lambda: driver._unadmitted, 5, "the connection is accepted")

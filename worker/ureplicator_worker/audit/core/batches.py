@@ -41,8 +41,8 @@ _DELETE_HORIZON = 0x40
 _ONES = 0xFFFFFFFF
 STEP_BYTES = 32 << 10
 MOST_STEPS = 32
-"""Looked up at once, of `STEP_BYTES` each: to append zeros takes 0.04 ns for a byte, and a batch may have
-megabytes."""
+"""Steps that are looked up at once, of `STEP_BYTES` each: to append zeros takes 0.04 ns for a byte, and
+a batch may have megabytes."""
 _ZEROS = memoryview(bytes(STEP_BYTES))
 
 
@@ -74,8 +74,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Up to `place` both sides are equal. `differs`: they are not, or not provably, in the next `records`; 0:
-    one of them has ended."""
+    """Result of a comparison of batches: up to `place` both sides are equal. `differs`: they are not,
+    or not provably, in the next `records`; 0: one of them has ended."""
 
     place: Place
     differs: bool = False

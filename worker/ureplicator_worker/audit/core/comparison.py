@@ -259,6 +259,7 @@ def _prints(side: Side, count: int) -> list[int]:
 
 
 def _age(ours: Sequence[Content], theirs: Sequence[Content]) -> float:
-    """Below 0: the source's records are the older ones, or there are no times to compare."""
+    """Median time of ours after theirs. Below 0: the source's records are the older ones, or there are
+    no times to compare."""
     source, target = ([each[3] for each in some if each[3] is not None] for some in (ours, theirs))
     return median(source) - median(target) if source and target else -1

@@ -16,7 +16,7 @@ from ureplicator_worker.audit.core.side import Chunk
 SIZE = 1 << 20
 _WIDTH = 8
 _FEW = 8
-"""Searched for one by one; more are looked up in one pass."""
+"""Records that are searched for one by one; more are looked up in one pass."""
 
 Tail = Callable[[], Iterable[Chunk]]
 

@@ -15,7 +15,7 @@ from ureplicator_common.offset_map.segments import MAX_SEGMENTS, MapSegment, thi
 
 
 class Pairs:
-    """At most twice `MAX_SEGMENTS` segments are kept; then older ones are thinned out."""
+    """Pairs of offsets. At most twice `MAX_SEGMENTS` segments are kept; then older ones are thinned out."""
 
     def __init__(self) -> None:
         self._found: list[MapSegment] = []
@@ -47,7 +47,7 @@ class Pairs:
         return len(self._found)
 
     def segments(self) -> tuple[MapSegment, ...]:
-        """In the order of the target's log."""
+        """Segments in the order of the target's log."""
         return thinned(_joined(sorted(self._found, key=attrgetter("target"))))
 
 

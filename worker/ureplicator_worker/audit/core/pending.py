@@ -134,7 +134,8 @@ class Pending:
             self._resolve(self._regions.popleft(), region.at)
 
     def _pass_leading(self, region: Region) -> None:
-        """They are no differences, but later repeats may be of them."""
+        """Pass what one side has before the other begins. They are no differences, but later repeats
+        may be of them."""
         if not self._limits.target_from_start:
             offsets = [each.offset for each in region.missing]
             self._history.append(offsets, [each.print for each in region.missing])

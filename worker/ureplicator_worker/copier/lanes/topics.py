@@ -38,11 +38,11 @@ class Topics:
         self._changed = False
 
     def change(self) -> None:
-        """Others are in use now."""
+        """Note that other topics are in use now."""
         self._changed = True
 
     def cover(self) -> None:
-        """Once a turn: a thousand partitions may begin in one."""
+        """Name the topics that are in use, once a turn: a thousand partitions may begin in one."""
         if not self._changed:
             return
         self._changed = False
@@ -65,7 +65,8 @@ class Topics:
 
 
 def target_change(raw: LanePartition, target: Connections) -> tuple[str, bool] | None:
-    """As `topic_change`, for each target topic in use; only the partition's own is worth an operator."""
+    """The change as of `topic_change`, for each target topic in use; only the partition's own is worth
+    an operator."""
     for topic, proven_id in raw.topic_ids.items():
         change = topic_change(target.view, topic, proven_id)
         if change is not None:

@@ -21,7 +21,7 @@ from ureplicator_worker.copier.record.partition import LanePartition
 MOVING_S = 5.0
 """Lines deliver in gusts. A broker that hangs has been silent for longer when the time to settle is over."""
 REFUSED_S = 1.0
-"""Until a partition that the coordinator has refused is tried again: it holds up no other."""
+"""Time until a partition that the coordinator has refused is tried again: it holds up no other."""
 ASIDE = "set aside from transactions, since it did not settle"
 
 
@@ -39,7 +39,7 @@ class RawTransactions:
         latency: Latencies,
     ) -> None:
         self._transaction = LaneTransaction(transactional_id)
-        """The same one for ever: it knows the sequences that its last producer has used."""
+        """One transaction for ever: it knows the sequences that its last producer has used."""
         self._partitions = partitions
         self._source = source
         self._target = target
@@ -146,7 +146,7 @@ class RawTransactions:
         return self._target.transaction is not None
 
     def markers(self, send: SendSide) -> int:
-        """That follow its last batch once the open transaction is committed."""
+        """Markers that follow its last batch once the open transaction is committed."""
         transaction = self._target.transaction
         return 1 if transaction is not None and transaction.holds(send) else send.window.markers
 
@@ -154,7 +154,7 @@ class RawTransactions:
         self._events.append(TransactionFailed(reason))
 
     def request_joining(self) -> None:
-        """Once a turn: partitions that have something to send for the first time."""
+        """Announce, once a turn, partitions that have something to send for the first time."""
         transaction = self._target.transaction
         joining = transaction.take_joining() if transaction is not None else None
         if transaction is not None and joining:
@@ -168,5 +168,5 @@ class RawTransactions:
 
 
 def set_aside_reason(error: str) -> str:
-    """For a partition that did not settle, once or again."""
+    """The reason for a partition that did not settle, once or again."""
     return error if error.startswith(ASIDE) else f"{ASIDE}: {error or 'no acknowledgement'}"

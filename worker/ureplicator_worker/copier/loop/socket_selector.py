@@ -98,7 +98,8 @@ class SocketSelector:
         self._masks = wanted
 
     def _unregister(self, descriptor: int) -> None:
-        """By number: the socket behind it may be closed already, and the number in use again."""
+        """Unregister a socket by number: the socket behind it may be closed already, and the number in
+        use again."""
         if descriptor in self._selector.get_map():
             self._selector.unregister(descriptor)
 

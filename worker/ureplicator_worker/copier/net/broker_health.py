@@ -15,7 +15,7 @@ MALFORMED_DELAYS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class BrokerHealth:
-    """By node id: the error, when to connect again, and until when nothing is sent."""
+    """Health of brokers by node id: the error, when to connect again, and until when nothing is sent."""
 
     def __init__(self) -> None:
         self._errors: dict[int, str] = {}
@@ -46,7 +46,7 @@ class BrokerHealth:
         self._responded_s[node_id] = now_s
 
     def is_well(self, node_id: int, now_s: float) -> bool:
-        """It has responded lately, and not failed since."""
+        """True if a broker has responded lately, and not failed since."""
         lately = now_s - self._responded_s.get(node_id, -RECENT_S) < RECENT_S
         return lately and node_id not in self._errors
 

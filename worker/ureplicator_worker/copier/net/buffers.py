@@ -89,7 +89,7 @@ class BufferPool:
 
     @property
     def used_bytes(self) -> int:
-        """Leased and adopted."""
+        """Bytes leased and adopted."""
         return self._used_bytes
 
     @property
@@ -115,7 +115,7 @@ class BufferPool:
         return nothing or size <= self.free_bytes
 
     def reserve(self, size: int) -> None:
-        """For a response, until `unreserve`: its size is known, or it never comes."""
+        """Reserve room for a response, until `unreserve`: its size is known, or it never comes."""
         self._free_kept(size)
         self._reserved_bytes += size
 
@@ -176,7 +176,7 @@ class RouteShares:
         self._busy: Set[Hashable] = frozenset()
 
     def pool(self, route: Hashable) -> BufferPool:
-        """Of a new route; it has no share before it is busy."""
+        """The pool of a new route; it has no share before it is busy."""
         assert route not in self._pools
         pool = self._pools[route] = BufferPool(limit_bytes=0)
         return pool

@@ -41,12 +41,13 @@ from ureplicator_worker.wire.varint import MalformedResponse
 
 MAX_UNDER_WAY_BYTES = 20 << 20
 READS_PER_TURN = 16
-"""After that other connections are read."""
+"""Reads after which other connections are read."""
 HEAD_BYTES = 512
-"""Received at once where a response begins: most acknowledgements are smaller. Bytes of larger responses that
-come with it are moved in memory."""
+"""Bytes that are received at once where a response begins: most acknowledgements are smaller. Bytes of
+larger responses that come with it are moved in memory."""
 MAX_RESPONSE_BYTES = 1 << 30
-"""Above the largest batch that a broker can be configured to accept; more is no broker's response."""
+"""A size above the largest batch that a broker can be configured to accept; more is no broker's
+response."""
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")

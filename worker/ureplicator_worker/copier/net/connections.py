@@ -34,8 +34,8 @@ NO_LEADER = Leader(-1, -1)
 BACKLOG_BYTES = 64 << 10
 """A partition that brings so much in a response, or has so much to send, has a backlog."""
 BACKLOG_KEPT_S = 3.0
-"""After the last of it: longer than a response takes on a slow line (`line_rate.BUSY_S`). A change of the
-connection waits until nothing is in flight, so it must be rare."""
+"""Time after the last of a backlog: longer than a response takes on a slow line (`line_rate.BUSY_S`). A
+change of the connection waits until nothing is in flight, so it must be rare."""
 
 
 class Traffic(IntEnum):
@@ -79,7 +79,7 @@ class Connections:
         """The newest one that was read, with the leaders that brokers have named since."""
         self._read: ClusterView | None = None
         self._leaders: dict[tuple[str, int], Leader] = {}
-        """Those of the view. A broker that is lost moves thousands, so each is changed in place."""
+        """Leaders of the view. A broker that is lost moves thousands, so each is changed in place."""
         self.covered: frozenset[str] = frozenset()
         """Topics that the view was read for; one that it does not show does not exist."""
         self._pool = pool

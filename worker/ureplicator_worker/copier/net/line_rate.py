@@ -17,7 +17,7 @@ from __future__ import annotations
 
 BUSY_S = 2.0
 FIRST_BYTES = 256 << 10
-"""Per response, or under way, while nothing is measured."""
+"""Bytes per response, or under way, while nothing is measured."""
 MIN_BYTES = 64 << 10
 SAMPLE_S = 1.0
 """Lines deliver in gusts."""

@@ -14,7 +14,7 @@ from ureplicator_worker.copier.net.buffers import BufferPool, Lease
 from ureplicator_worker.wire.produce_api import Piece
 
 PIECES_PER_CALL = 512
-"""Below IOV_MAX, which is 1024 on Linux."""
+"""Pieces of one call, below IOV_MAX, which is 1024 on Linux."""
 TLS_PIECE_BYTES = 1 << 16
 
 

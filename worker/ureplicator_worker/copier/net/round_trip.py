@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections import deque
 
 FAR_S = 0.03
-"""At 16 KB a batch five of them a round trip are 2.7 MB/s, far below what a partition can bring."""
+"""Round trip from which a broker is far: at 16 KB a batch five of them a round trip are 2.7 MB/s, far
+below what a partition can bring."""
 FEW_BYTES = 4 << 20
 """Brokers nearby append so much within a part of `FAR_S`."""
 KEPT = 16

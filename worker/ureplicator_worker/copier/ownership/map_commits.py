@@ -56,7 +56,8 @@ class MapCommits:
     def write(
         self, positions: Mapping[Partition, Commitment], store: PositionStore
     ) -> dict[Partition, MapMark]:
-        """What each position says of the map; those that are committed without it name no segment.
+        """Write the rows of the map, and return what each position says of it; those that are committed
+        without it name no segment.
 
         Raises Fenced, ClusterUnavailable.
         """
@@ -103,7 +104,7 @@ class MapCommits:
         return MapMark(pending.mapped, pending.chunks)
 
     def committed(self, positions: Mapping[Partition, Commitment]) -> dict[Partition, Commitment]:
-        """What was committed: without segments where the map does not have them."""
+        """Commitments as they were committed: without segments where the map does not have them."""
         done = {
             partition: item if partition in self._pending else replace(item, segments=())
             for partition, item in positions.items()

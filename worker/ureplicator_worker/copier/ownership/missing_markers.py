@@ -16,8 +16,8 @@ from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
 
 MARKER_WAIT_S = 60.0
-"""Far longer than a coordinator is without a leader (`broker.session.timeout.ms`, 9 s by default, an election
-and the load of its log)."""
+"""A time far longer than a coordinator is without a leader (`broker.session.timeout.ms`, 9 s by
+default, an election and the load of its log)."""
 UNSEEN_S = 30.0
 """A log that was not seen for longer, more than between two tries of a partition, could not be read."""
 
@@ -35,7 +35,7 @@ class Sighting:
         return self.seen_s - self.since_s >= MARKER_WAIT_S
 
     def holds(self, acknowledged: int, now_s: float) -> bool:
-        """Of the same marker. A lost one stays so: a partition in ERROR looks seldom."""
+        """True of the same marker. A lost one stays so: a partition in ERROR looks seldom."""
         same = self.acknowledged == acknowledged
         return same and (self.is_lost or now_s - self.seen_s <= UNSEEN_S)
 
@@ -61,7 +61,7 @@ class MissingMarkers:
         ends: Mapping[TargetPartition, OffsetOrError],
         now_s: float,
     ) -> frozenset[TargetPartition]:
-        """Those of them whose markers are lost, by their positions and the ends of their logs."""
+        """Partitions of them whose markers are lost, by their positions and the ends of their logs."""
         return frozenset(self._lost(stored, ends, now_s))
 
     def _lost(

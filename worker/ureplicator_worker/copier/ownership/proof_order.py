@@ -118,7 +118,7 @@ class ProofOrder:
         return DriverProof(granted, refused)
 
     def _is_requested(self, partition: Partition) -> bool:
-        """Not forgotten since, nor added again under another owner epoch."""
+        """True for what was not forgotten since, nor added again under another owner epoch."""
         epoch = self.waiting.get(partition, self.held.get(partition))
         return epoch is not None and epoch == self._requested.get(partition)
 
@@ -154,7 +154,7 @@ class ProofOrder:
         self._attempted.setdefault(partition, set()).add(position)
 
     def committed(self, positions: Iterable[tuple[Partition, int]]) -> None:
-        """These are the stored ones."""
+        """Note that these positions are the stored ones."""
         for partition, position in positions:
             self._attempted[partition] = {position}
 

@@ -45,8 +45,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """These target partitions take part in the lane's transaction. Joined is posted, or the transaction has
-    failed (CommitFailed or FencedOut, number 0). `ends`: ends that logs must have."""
+    """Order that these target partitions take part in the lane's transaction. Joined is posted, or the
+    transaction has failed (CommitFailed or FencedOut, number 0). `ends`: ends that logs must have."""
 
     transaction: int
     targets: frozenset[TargetPartition]
@@ -78,7 +78,7 @@ class Locate:
 
 @dataclass(frozen=True, slots=True)
 class FindStarts:
-    """To the source's side: these are proven. `number`: of the proof."""
+    """Order to the source's side: these are proven. `number`: of the proof."""
 
     number: int
     grants: Mapping[Partition, Grant]
@@ -88,7 +88,7 @@ class FindStarts:
 
 @dataclass(frozen=True, slots=True)
 class StartsFound:
-    """From the source's side: a portion of the results."""
+    """Event from the source's side: a portion of the results."""
 
     job: FindStarts
     found: Mapping[Partition, StartPosition | CannotStart]
@@ -96,7 +96,7 @@ class StartsFound:
 
 @dataclass(frozen=True, slots=True)
 class SourceFailed:
-    """From the source's side: no result for the rest."""
+    """Event from the source's side: no result for the rest."""
 
     job: FindStarts
     error: ClusterUnavailable
@@ -104,7 +104,7 @@ class SourceFailed:
 
 @dataclass(frozen=True, slots=True)
 class GapLocated:
-    """From the source's side: the offset at which the policy continues."""
+    """Event from the source's side: the offset at which the policy continues."""
 
     job: Locate
     offset: int | ClusterUnavailable
@@ -163,7 +163,7 @@ class OwnershipRefused:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """Forgotten by the thread: it cannot start, or cannot go on."""
+    """A partition that the thread has forgotten: it cannot start, or cannot go on."""
 
     partition: Partition
     reason: str
@@ -186,8 +186,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """These take part in the lane's transaction of this number. `refused`: these cannot, with the reasons.
-    `gone`: these must not, since their logs end before the offsets."""
+    """Target partitions that take part in the lane's transaction of this number. `refused`: these
+    cannot, with the reasons. `gone`: these must not, since their logs end before the offsets."""
 
     transaction: int
     targets: frozenset[TargetPartition]
@@ -204,7 +204,8 @@ class TransactionBegun:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """Refused, or of unknown outcome. `waited_s`: for so long the request had been under way."""
+    """A commit that was refused, or of unknown outcome. `waited_s`: for so long the request had been
+    under way."""
 
     reason: str
     number: int = 0

@@ -57,7 +57,7 @@ class SourceSide:
         self._jobs.put(job)
 
     def close(self) -> None:
-        """It may wait for a broker: for the time-out of a request."""
+        """End the thread. It may wait for a broker: for the time-out of a request."""
         self._jobs.put(None)
         if self._thread.ident is not None:
             self._thread.join(timeout=20.0)

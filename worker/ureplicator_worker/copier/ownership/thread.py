@@ -150,7 +150,7 @@ class Ownership:
         self._target.close()
 
     def may_commit(self, partition: Partition) -> bool:
-        """As far as this thread knows; the coordinator decides."""
+        """True as far as this thread knows; the coordinator decides."""
         return self._order.may_commit(partition)
 
     def _run(self) -> None:
@@ -178,7 +178,7 @@ class Ownership:
         self._producer_ids.work(self._clock.monotonic_s())
 
     def timeout_s(self) -> float | None:
-        """Until the next step; None while none is due."""
+        """Time until the next step; None while none is due."""
         due_at_s = self._producer_ids.due_at_s
         if self._order.needs_initialising:
             due_at_s = min(due_at_s, self._retry_at_s)
@@ -362,8 +362,8 @@ class Ownership:
     def _commit_first(
         self, begun: Mapping[Partition, Begun], first: Records, renewed: Records
     ) -> dict[Partition, Begun]:
-        """Before the first byte is copied: a second start must not choose another position. Returns those
-        that may begin."""
+        """Commit positions before the first byte is copied: a second start must not choose another one.
+        Returns the partitions that may begin."""
         records = {**first, **renewed}
         done = self._transact(records) if records else {}
         if done is None:

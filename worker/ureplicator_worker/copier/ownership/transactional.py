@@ -30,7 +30,8 @@ class TransactionalDelivery:
         return self.used == wanted
 
     def announce(self, store: PositionStore, post: Callable[[TransactionBegun], None]) -> None:
-        """After each initialisation, once what is held is confirmed at its stored positions."""
+        """Post the producer after each initialisation, once what is held is confirmed at its stored
+        positions."""
         if self.used and store.producer != self._announced:
             self._announced = store.producer
             post(TransactionBegun(store.producer))
@@ -40,6 +41,6 @@ class TransactionalDelivery:
         return producer == self._announced
 
     def following(self, store: PositionStore) -> Producer | None:
-        """After a commit: the producer of the next transaction, if data is sent in it."""
+        """The producer of the next transaction, after a commit, if data is sent in it."""
         self._announced = store.producer if self.used else None
         return self._announced

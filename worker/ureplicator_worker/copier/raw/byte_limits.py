@@ -21,14 +21,14 @@ from ureplicator_common.model import Limited, LimitKind, Route, TopicKey
 from ureplicator_worker.lifeline.messages import LimitUse
 
 BURST_S = 0.5
-"""Longer than a round trip between continents, during which the bucket must not overflow."""
+"""A time longer than a round trip between continents, during which the bucket must not overflow."""
 READY_PART = 0.25
 MAX_WAIT_S = 1.0
-"""Between two calls of `room`; a longer time was not spent waiting for the bucket."""
+"""Longest time between two calls of `room`; a longer time was not spent waiting for the bucket."""
 
 
 class TokenBucket:
-    """Empty at first. `change` keeps what was borrowed."""
+    """A bucket of tokens, empty at first. `change` keeps what was borrowed."""
 
     __slots__ = ("_at_s", "_tokens", "_waiting_since_s", "rate", "throttled_s")
 
@@ -49,7 +49,7 @@ class TokenBucket:
         return max(1, int(self._tokens)) if ready else 0
 
     def take(self, count: int, now_s: float) -> None:
-        """So much was fetched, if need be on credit."""
+        """Note how much was fetched, if need be on credit."""
         self._refill(now_s)
         self._tokens -= count
 
@@ -115,7 +115,7 @@ class RouteLimits:
         return bool(self._shared or self._topics)
 
     def take(self, topic: str, count: int, now_s: float) -> None:
-        """So much of the topic was fetched."""
+        """Note how much of the topic was fetched."""
         for bucket in self._shared:
             bucket.take(count, now_s)
         bucket_of_topic = self._topics.get(topic)

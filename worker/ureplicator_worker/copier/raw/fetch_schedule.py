@@ -38,7 +38,8 @@ from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.wire.fetch_api import Wanted
 
 MIN_WAIT_MS, MAX_WAIT_MS = 100, 500
-"""Of a broker that holds a request without data; the longest is the default of Kafka's own consumer."""
+"""Waits of a broker that holds a request without data; the longest is the default of Kafka's own
+consumer."""
 PARTITIONS_PER_WAIT_MS = 2
 PARTITION_BYTES = 1 << 20
 FAR_PARTITION_BYTES = 4 << 20
@@ -227,7 +228,7 @@ class FetchSchedule:
 
 
 def live_wait_ms(partitions: int) -> int:
-    """For how long a broker may hold a request for so many partitions that are caught up."""
+    """Time for which a broker may hold a request for so many partitions that are caught up."""
     return min(MAX_WAIT_MS, max(MIN_WAIT_MS, partitions // PARTITIONS_PER_WAIT_MS))
 
 

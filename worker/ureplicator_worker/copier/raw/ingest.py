@@ -1,4 +1,4 @@
-"""From a Fetch response to batches in a partition's send window. Hot path.
+"""The way from a Fetch response to batches in a partition's send window. Hot path.
 
 Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
 many small ones would wait for each other: a run of them is merged into one (`batches.merging` says which;

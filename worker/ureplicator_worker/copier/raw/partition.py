@@ -163,7 +163,7 @@ class SendSide:
     def begin(
         cls, partition: Partition, grant: Grant, beginning: StartPosition, window: SendWindow
     ) -> SendSide:
-        """To the partition's own target partition."""
+        """A side that sends to the partition's own target partition."""
         return cls(
             partition=partition,
             topic_partition=(grant.target_topic, partition.number),
@@ -218,7 +218,7 @@ class RawPartition:
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """Of the target topic."""
+        """Id of the target topic."""
         return {self.send.topic_partition[0]: self.beginning.target_topic_id}
 
     def finish(self) -> None:

@@ -155,7 +155,7 @@ class SendWindow:
         self.may_begin = True
         """False: of outputs that belong together only the rest is sent (`record.window`)."""
         self.next_sequence = 0
-        """Of the next batch that is sent for the first time."""
+        """Sequence of the next batch that is sent for the first time."""
 
     @property
     def empty(self) -> bool:
@@ -274,7 +274,7 @@ class SendWindow:
         batch.release()
 
     def lost(self, batch: Batch) -> None:
-        """Refused for now, or without a response: it is sent again."""
+        """A batch was refused for now, or is without a response: it is sent again."""
         batch.settled = True
         self._disturbed = True
         self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
@@ -352,7 +352,7 @@ class SendWindow:
 
 
 def acknowledged_end(window: SendWindow) -> AcknowledgedEnd | None:
-    """Where the target's log ends at least; None while that is not known."""
+    """End that the target's log has at least; None while that is not known."""
     if window.target_end == UNKNOWN_OFFSET:
         return None
     return AcknowledgedEnd(window.target_end, window.markers)

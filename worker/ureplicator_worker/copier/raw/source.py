@@ -341,7 +341,7 @@ class Source:
     def _stop_at_gap(
         self, fetch: FetchSide, reason: str, *, epoch: int = -1, next_offset: int = -1
     ) -> None:
-        """Until `seek`, or `finish`.
+        """Stop a partition until `seek`, or `finish`.
 
         A truncated log is another one from `next_offset` on (KIP-595): what follows there was never
         read. The next fetch names `epoch`, so the leader compares again, for logs that differ in several.
@@ -358,14 +358,15 @@ class Source:
 
 
 def keep_backlog(partitions: Iterable[FetchSide], now_s: float) -> None:
-    """Those that a full response left out have a backlog still."""
+    """Keep the backlog of partitions that a full response left out."""
     for fetch in partitions:
         if fetch.offset < fetch.last_stable:
             fetch.backlog_until_s = now_s + BACKLOG_KEPT_S
 
 
 def fetch_version(connection: BrokerConnection, partitions: Iterable[FetchSide]) -> int:
-    """By ids if the broker can and the topics have some: those of clusters older than 2.8 do not."""
+    """Version that names topics by ids if the broker can and the topics have some: those of clusters
+    older than 2.8 do not."""
     newest = connection.newest.get(API_KEY, NAMES)
     return version_for(newest, has_ids=all(fetch.keys.has_id for fetch in partitions))
 

@@ -59,12 +59,12 @@ from ureplicator_worker.wire.topic_keys import TopicKey
 MAX_IN_FLIGHT_REQUESTS = 5
 REQUEST_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 15.0
-"""Above what a broker may wait for its followers (`produce_api.ASIDE_TIMEOUT_MS`)."""
+"""A time above what a broker may wait for its followers (`produce_api.ASIDE_TIMEOUT_MS`)."""
 RETRY_S = 0.1
 FAST_S = BROKER_TIMEOUT_MS / 2_000
 OBSERVE_EVERY_S = 0.02
 PRODUCER_KEPT_S = 23 * 3600.0
-"""For so long brokers know a producer after the time of its last batch, less an hour for the clocks
+"""Time for which brokers know a producer after the time of its last batch, less an hour for the clocks
 (`producer.id.expiration.ms`, a day by default)."""
 DOUBT_AFTER_S = 3600.0
 """Pause after which a producer counts as unproven: the setting may be shorter than its default."""
@@ -81,7 +81,8 @@ TRANSACTION_LOST = frozenset(
 )
 """The transaction can only be aborted: the coordinator has ended it, or another process has."""
 UNVERIFIED = "verify the partition has been added to the transaction"
-"""In the message of NOT_ENOUGH_REPLICAS where it stands for an error between a leader and the coordinator."""
+"""Text in the message of NOT_ENOUGH_REPLICAS where it stands for an error between a leader and the
+coordinator."""
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 RECORD_FAULTS = TOO_LARGE | {ErrorCode.INVALID_RECORD}
@@ -324,7 +325,8 @@ class Target:
         )
 
     def _out_of_order(self, send: SendSide, batch: Batch, produced: Produced) -> None:
-        """At the head nothing is missing before the batch, unless the target's log lost it.
+        """Judge a batch that came out of order. At the head nothing is missing before the batch, unless
+        the target's log lost it.
 
         So nothing is appended behind a hole: the restart compares the log's end with the position's.
         """

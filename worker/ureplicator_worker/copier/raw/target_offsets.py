@@ -39,13 +39,13 @@ SPREAD = 4
 """A segment that was left out lies between two others, of which the older one's distance from the end is at
 most so many times that of the newer one."""
 SPREAD_SEGMENTS = 64
-"""Of which every second is `SPREAD` times as far away, or farther; a distance has 63 bits."""
+"""Segments of which every second is `SPREAD` times as far away, or farther; a distance has 63 bits."""
 MAX_SEGMENTS = EXACT_SEGMENTS + SPREAD_SEGMENTS + 2
 RUNS_PER_BATCH = 8
 """A batch of a compacted topic may have a hole at each record."""
 UNWRITTEN_SEGMENTS = 1 << 17
-"""With an offset map, between two commits: 4 MiB of a partition. A lane that copies a compacted topic at full
-speed has fewer in a second."""
+"""Segments that wait with an offset map, between two commits: 4 MiB of a partition. A lane that copies
+a compacted topic at full speed has fewer in a second."""
 UNKNOWN = -1
 _FIELDS = len(Segment._fields)
 _TARGET = Segment._fields.index("target")
@@ -93,7 +93,7 @@ class TargetOffsets:
         self._apart = False
         """Records may lie behind the newest segment that is known."""
         self._repeats = 0
-        """So many of the next records may be there already."""
+        """Number of the next records that may be there already."""
         self._last = UNKNOWN
         """Source offset of the last record of the batch before: the next may hold further outputs of it."""
         self._open_from = UNKNOWN
@@ -146,7 +146,7 @@ class TargetOffsets:
         )
 
     def _place_all(self, runs: Sequence[Run], target: int, records: int) -> None:
-        """As `_place` for each. A batch of a compacted topic may have a thousand runs."""
+        """Place each run as `_place` does. A batch of a compacted topic may have a thousand runs."""
         (_, first), (second, _), *_ = runs
         self._place(first, target, second)
         fields = [self._first, self._end, self._target, self._flags]
@@ -265,8 +265,8 @@ def _segments(fields: array[int]) -> Iterator[MapSegment]:
 
 
 def _thinned(older: array[int], end: int, stop: int) -> array[int]:
-    """Without segments whose neighbours are close enough to each other: older ones, and before the field
-    `stop`. What stood behind one follows nothing."""
+    """The segments without those whose neighbours are close enough to each other: older ones, and
+    before the field `stop`. What stood behind one follows nothing."""
     stop = min(stop, len(older) - (EXACT_SEGMENTS - 1) * _FIELDS)
     if stop <= 0:
         return older

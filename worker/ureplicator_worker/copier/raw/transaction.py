@@ -45,7 +45,7 @@ class Leading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Of a partition that did not settle at the leader `node_id`."""
+    """Time for which a partition is left out that did not settle at the leader `node_id`."""
 
     backoff: Backoff
     node_id: int
@@ -72,7 +72,7 @@ class LaneTransaction:
         self._joined: set[TopicPartition] = set()
         self._requested: set[TopicPartition] = set()
         self._joining: dict[TopicPartition, AcknowledgedEnd | None] = {}
-        """With the end that its log must show; None if none is known, or it was shown."""
+        """Partitions with the end that its log must show; None if none is known, or it was shown."""
         self._showing: dict[TopicPartition, Leading] = {}
         self._shown: dict[TopicPartition, Leading] = {}
         """Leaders that have shown that their logs are long enough; over all transactions."""
@@ -128,7 +128,7 @@ class LaneTransaction:
         return True
 
     def _goes_on(self, send: SendSide) -> bool:
-        """It would send if it had its turn."""
+        """True if it would send if it had its turn."""
         return goes_on(send.window, begin=self._may_begin(send))
 
     def _may_begin(self, send: SendSide) -> bool:
@@ -142,8 +142,8 @@ class LaneTransaction:
         leading: Callable[[TopicPartition], Leading],
         now_s: float,
     ) -> deque[SendSide]:
-        """Those of them that take part, one for each target partition; that is requested for the others.
-        `leading`: their leader."""
+        """Sides of them that take part, one for each target partition; that is requested for the
+        others. `leading`: their leader."""
         found: dict[TopicPartition, SendSide] = {}
         for send in partitions:
             target = send.topic_partition
@@ -196,7 +196,7 @@ class LaneTransaction:
         return acknowledged_end(send.window) is None if known is None else known == leading
 
     def set_aside(self, target: TopicPartition, *, node_id: int, now_s: float) -> None:
-        """For all windows that send to it: once."""
+        """Leave a target partition out for a while, once for all windows that send to it."""
         former = self._aside.get(target)
         if former is not None and not former.is_over(node_id=node_id, now_s=now_s):
             return

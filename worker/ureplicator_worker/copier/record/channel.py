@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ureplicator_worker.copier.record.frames import Frame, FrameReader, Head, encode
 
 COUNT_KEPT_S = 10.0
-"""For so long the partition count of a target topic is taken from memory; it may grow."""
+"""Time for which the partition count of a target topic is taken from memory; it may grow."""
 READ_BYTES = 1 << 20
 
 

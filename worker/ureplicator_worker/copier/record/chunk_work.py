@@ -79,7 +79,8 @@ class ChunkWork:
         self._records = self._replaced = self._emitted = self._dropped = self._dead_letters = 0
 
     def take_counts(self) -> dict[str, int]:
-        """Of the records since the last call. Those that stay as they are do not count one by one."""
+        """Counts of the records since the last call. Those that stay as they are do not count one by
+        one."""
         counts = {
             "records": self._records,
             "outputs": self._records - self._replaced + self._emitted,

@@ -16,9 +16,9 @@ from ureplicator_worker.copier.record.decoding import NAME_ENCODING, StoredRecor
 from ureplicator_worker.handlers import Output, Record
 
 BATCH_BYTES = 512 << 10
-"""Of records before compression. Topics take batches of 1 MiB unless configured otherwise."""
+"""Bytes of records before compression. Topics take batches of 1 MiB unless configured otherwise."""
 SPLICED_BYTES = 64 << 10
-"""About so many between two comparisons with the size of a batch."""
+"""Bytes, about, between two comparisons with the size of a batch."""
 
 TopicPartition = tuple[str, int]
 
@@ -34,7 +34,7 @@ class Ready(NamedTuple):
     built: Built
 
     def described(self) -> tuple[str, int, int, int, tuple[Run, ...], int]:
-        """As a result's message names it, before its bytes."""
+        """Fields by which a result's message names it, before its bytes."""
         built = self.built
         return (
             *self.target,

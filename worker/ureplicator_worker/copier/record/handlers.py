@@ -32,8 +32,9 @@ from ureplicator_worker.copier.record.window import Chunk, output_of
 TASKS_AHEAD = 2
 SQL_TASKS_AHEAD = 256
 SQL_MEMORY_SHARE = 3
-"""Of several partitions, or of one with a backlog: a round takes what is there, and costs the same however
-many rows it has. So chunks are bounded by bytes: this part of the route's memory."""
+"""Part of the route's memory for a chunk. Of several partitions, or of one with a backlog, a round
+takes what is there, and costs the same however many rows it has. So chunks are bounded by bytes: this
+part of the route's memory."""
 MIN_OUTPUT_BYTES = 64 << 10
 """Outputs that a partition may always have on their way to the target."""
 RESTART_S = 0.5
@@ -120,7 +121,7 @@ class Handlers:
             self._groups[raw.transform.process].active[raw] = None
 
     def remove(self, raw: LanePartition) -> None:
-        """Its window is discarded already."""
+        """Remove a partition, whose window is discarded already."""
         if not isinstance(raw, RecordPartition):
             return
         group = self._groups[raw.transform.process]

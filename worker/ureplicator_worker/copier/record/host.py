@@ -126,7 +126,7 @@ def make(name: str, args: str) -> Handler:
 
 
 def limit_memory(size_bytes: int) -> None:
-    """Of this process; more is a MemoryError."""
+    """Limit the memory of this process; more is a MemoryError."""
     resource.setrlimit(resource.RLIMIT_DATA, (size_bytes, size_bytes))
 
 

@@ -101,7 +101,7 @@ LanePartition = RawPartition | RecordPartition
 
 
 def change_settings(raw: LanePartition, settings: RouteSettings) -> None:
-    """For what is fetched and sent from now on."""
+    """Change the settings of what is fetched and sent from now on."""
     raw.fetch.verify_crc = settings.verify_crc
     raw.send.window.offsets.mapped = settings.offset_map
     for send in raw.sends:
@@ -109,7 +109,8 @@ def change_settings(raw: LanePartition, settings: RouteSettings) -> None:
 
 
 def begin(partition: Partition, grant: Grant, beginning: StartPosition) -> LanePartition:
-    """In the raw lane as it is, unless a handler or a query is configured for its topic."""
+    """Begin a partition in the raw lane as it is, unless a handler or a query is configured for its
+    topic."""
     transform = grant.settings.transform(partition.topic)
     raw: LanePartition
     if transform is None:

@@ -32,11 +32,11 @@ from ureplicator_worker.copier.record.frames import (
 
 GRACE_S = 5.0
 START_S = 30.0
-"""For the interpreter, and whatever the handler imports."""
+"""Time for the interpreter, and whatever the handler imports."""
 SQL_START_S = 300.0
-"""For Spark, too, on a machine where all slots start one."""
+"""Time for Spark, too, on a machine where all slots start one."""
 END_S = 0.1
-"""For the exit code of a process that has closed its end; the loop waits."""
+"""Time for the exit code of a process that has closed its end; the loop waits."""
 READ_BYTES = 1 << 20
 
 
@@ -123,7 +123,7 @@ class HandlerProcess:
             return iter(())
 
     def begin(self, now_s: float) -> None:
-        """It gets something to do, after it had nothing."""
+        """Begin to measure: the process gets something to do, after it had nothing."""
         self._moved_s = now_s
 
     def check(self, now_s: float, *, busy: bool) -> None:

@@ -55,7 +55,7 @@ def _is_caller(module: str) -> bool:
 
 
 def python_reason(text: str) -> str:
-    """The same of a function in a Python process of Spark, from Spark's message; "" if it has none."""
+    """The reason for a function in a Python process of Spark, from Spark's message; "" if it has none."""
     found = _STACK.findall(text)
     if not found:
         return ""
@@ -65,7 +65,7 @@ def python_reason(text: str) -> str:
 
 
 def _place_in(stack: str) -> str:
-    """As `place_of`; the user's package is the folder of the first call's file."""
+    """The place as of `place_of`; the user's package is the folder of the first call's file."""
     frames = [each for each in _FRAME.findall(stack) if not _OF_OTHERS.search(each[0])]
     folder = PurePath(frames[0][0]).parent if frames else None
     places = [(file, line) for file, line in frames if folder in PurePath(file).parents]

@@ -26,12 +26,12 @@ from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.raw.send_window import NEVER_MS, Batch, SendWindow
 
 CHUNK_BYTES = 256 << 10
-"""Of stored batches for a handler; a larger one is a chunk alone."""
+"""Bytes of stored batches for a handler; a larger one is a chunk alone."""
 QUERY_CHUNK_BYTES = 1 << 20
-"""Of those for a query. The records of a chunk are put into batches all at once: with 1 KB records a chunk of
-256 KiB costs 1.7 microseconds for each, one of 1 MiB costs 1.0, and a larger one hardly less."""
+"""Bytes of those for a query. The records of a chunk are put into batches all at once: with 1 KB records a
+chunk of 256 KiB costs 1.7 microseconds for each, one of 1 MiB costs 1.0, and a larger one hardly less."""
 PARTS_AHEAD = 10
-"""Of one partition in a transaction; each chunk has at least two."""
+"""Parts of one partition in a transaction; each chunk has at least two."""
 
 
 class Stored:
@@ -193,7 +193,7 @@ class RecordWindow:
 
     @property
     def unsettled_number(self) -> int:
-        """Of the first part that is not passed."""
+        """Number of the first part that is not passed."""
         return self._parts[0].number if self._parts else self._numbered + 1
 
     @property

@@ -26,7 +26,7 @@ from ureplicator_controller.api.access.tokens import Token, digest_of
 LEEWAY_S = 30.0
 """Clocks of the provider and of this machine may differ so much."""
 PREFIX = "oidc:"
-"""Before the names of callers, since a name in a file of tokens has no colon."""
+"""Prefix of the names of callers, since a name in a file of tokens has no colon."""
 MAX_NAME = 128
 _REQUIRED = ("exp", "iss", "aud")
 
@@ -63,7 +63,7 @@ class Bearers:
 
 
 def looks_signed(presented: str) -> bool:
-    """Of the form of a JSON Web Token: three parts, the first an object in base64."""
+    """True for the form of a JSON Web Token: three parts, the first an object in base64."""
     return presented.count(".") == 2 and presented.startswith("eyJ")
 
 
@@ -92,7 +92,7 @@ def _words(claim: object) -> set[str]:
 
 
 def _name(claims: Mapping[str, Any], claim: str) -> str:
-    """As it is stored and logged: no spaces, slashes or control characters."""
+    """The name as it is stored and logged: no spaces, slashes or control characters."""
     name = PREFIX + quote(str(claims.get(claim, "")), safe="@")
     if not len(PREFIX) < len(name) <= MAX_NAME:
         raise TokenRefused(f"the claim {claim} of the token is missing or too long for a name")

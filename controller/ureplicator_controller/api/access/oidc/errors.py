@@ -1,4 +1,4 @@
-"""What may be wrong with a token of an identity provider, and with the provider."""
+"""Faults of a token of an identity provider, and with the provider."""
 
 from __future__ import annotations
 

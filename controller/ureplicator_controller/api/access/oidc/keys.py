@@ -33,7 +33,7 @@ WAITING = 4
 
 
 class ProviderKeys:
-    """For all threads. `read` raises ProviderUnavailable."""
+    """Keys of the provider, for all threads. `read` raises ProviderUnavailable."""
 
     def __init__(self, read: Callable[[], Mapping[str, PyJWK]], *, clock: Clock) -> None:
         self._read = read

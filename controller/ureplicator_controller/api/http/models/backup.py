@@ -190,7 +190,7 @@ class ImportTopicsBody(Body):
 
 
 class ImportBlacklistBody(OptionalBody):
-    """Empty: the topic is in the path."""
+    """An empty body: the topic is in the path."""
 
 
 class ImportWorkerBody(Body):
@@ -287,7 +287,7 @@ class TopicImportResult(ImportResult):
 
 
 class TopicProblem(ResponseModel):
-    """Why nothing was done about a topic; as the refusal of a request about it alone."""
+    """The reason why nothing was done about a topic; as the refusal of a request about it alone."""
 
     status: int
     detail: str

@@ -60,7 +60,7 @@ def responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Resp
 
 
 def write_responses(model: type[BaseModel], *refusals: int, status: int = 200) -> Responses:
-    """As `responses`, for a call that takes If-Match."""
+    """Responses as of `responses`, for a call that takes If-Match."""
     return responses(model, *refusals, 412, 413, status=status)
 
 

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class TimelineSampler:
-    """Used by one thread."""
+    """Sampler of the timeline, used by one thread."""
 
     def __init__(
         self,

@@ -31,9 +31,9 @@ from ureplicator_controller.core.usage import CopyCost
 
 KEPT_S = 24 * 3_600.0
 MAX_EVENTS = 20_000
-"""Of the events of a day the last ones are kept: about 10 MB."""
+"""Events of a day that are kept, the last ones: about 10 MB."""
 MAX_TOPICS = 30
-"""About as much."""
+"""Topics of one sample that are kept, those that lag most: about as much."""
 IN_MEMORY = ":memory:"
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class RouteCost:
 
 
 class TimelineStore:
-    """Shared by threads. Every call may raise TimelineUnavailable."""
+    """Store of the timeline, shared by threads. Every call may raise TimelineUnavailable."""
 
     def __init__(self, path: str = IN_MEMORY) -> None:
         self._lock = threading.Lock()
@@ -174,7 +174,7 @@ class TimelineStore:
     def topic_steps(
         self, key: TopicKey, *, from_ms: int, until_ms: int, step_ms: int
     ) -> list[TopicFigures]:
-        """As `steps`, of one topic; without the times when others lagged more."""
+        """Steps as of `steps`, of one topic; without the times when others lagged more."""
         with self._reading() as database:
             rows = database.execute(
                 _TOPIC_STEPS, (from_ms, until_ms, step_ms, str(key.route), key.topic)

@@ -1,1 +1,1 @@
-"""For PYTHONPATH, not for import: see `sitecustomize`."""
+"""A folder for PYTHONPATH, not for import: see `sitecustomize`."""
