@@ -42,25 +42,13 @@ the client library in use returns garbage for the metadata.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from kafka.protocol.consumer import (
     OffsetFetchRequest,
     OffsetFetchResponse,
-)
-from kafka.protocol.producer import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
-from kafka.protocol.producer.transaction import (  # type: ignore[import-untyped]  # no stubs
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
 )
 
 from ureplicator_common.errors import OperatingError
@@ -72,27 +60,21 @@ from ureplicator_common.kafka import (
 )
 from ureplicator_common.kafka.client import (
     GROUP_COORDINATOR,
-    TRANSACTION_COORDINATOR,
     Broker,
     ClusterClient,
 )
 from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
 from ureplicator_common.kafka.features import TransactionSupport, transaction_support
-from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.transactions.coordinator_requests import Attempt, until_accepted
 from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.kafka.transactions.markers import wait_for_markers
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition as TargetPartition
-from ureplicator_common.kafka.transactions.position_rows import (
-    by_partition,
-    in_requests,
-    rows_by_topic,
-)
 from ureplicator_common.kafka.transactions.producers import (
     Producer,
     TransactionProtocol,
     init_producer,
 )
+from ureplicator_common.kafka.transactions.requests import TransactionRequests
 
 COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for
@@ -103,8 +85,6 @@ PROTOCOL_CHECK_S = 30.0
 """An upgrade of the cluster is found within this time, by one small request of each slot."""
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class CommitRefused(OperatingError):
@@ -122,6 +102,7 @@ class PositionStore:
         self._client = client
         self._group = group
         self.transactional_id = self._transactional_id = transactional_id
+        self._requests = TransactionRequests(client, group=group, transactional_id=transactional_id)
         self._producer: Producer | None = None
         self._latch_at_s = 0.0
         self._described = False
@@ -157,7 +138,7 @@ class PositionStore:
         waiting = list(partitions)
         with self._client.within(COMMAND_S):
             while waiting:
-                some = self._add_partitions(producer, waiting)
+                some = self._requests.add_partitions(producer, waiting)
                 refused |= some
                 waiting = [key for key in waiting if key not in refused] if some else []
         return refused
@@ -194,13 +175,13 @@ class PositionStore:
         producer, self._producer = self._producer, None
         with self._client.within(COMMAND_S):
             if producer.protocol is TransactionProtocol.ADDED:
-                self._add_group(producer)
-            refused = self._add_positions(producer, positions)
+                self._requests.add_group(producer)
+            refused = self._requests.add_positions(producer, positions)
             if refused.keys() - set(optional):
                 self._abort(producer)
                 raise CommitRefused(refused)
             began_s = self._client.now_s()
-            following = self._end(producer, commit=refused.keys() != positions.keys())
+            following = self._requests.end(producer, commit=refused.keys() != positions.keys())
             self._end_s = self._client.now_s() - began_s
             self._producer = self._checked(following)
         return refused
@@ -234,146 +215,9 @@ class PositionStore:
     def _abort(self, producer: Producer) -> None:
         """Abort at once: it may take long until the id is initialised again."""
         try:
-            self._end(producer, commit=False)
+            self._requests.end(producer, commit=False)
         except OperatingError as error:
             logger.info("%s: left to the next initialisation: %s", self._transactional_id, error)
-
-    def _add_partitions(
-        self, producer: Producer, partitions: Iterable[TargetPartition]
-    ) -> dict[TargetPartition, str]:
-        """Partitions that were refused, with the reasons: then none was added."""
-        rows = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-        topics = [rows(name=name, partitions=some) for name, some in by_topic(partitions).items()]
-
-        def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, str]]:
-            response = self._client.call(
-                coordinator,
-                AddPartitionsToTxnRequest(
-                    version=3,
-                    v3_and_below_transactional_id=self._transactional_id,
-                    v3_and_below_producer_id=producer.id,
-                    v3_and_below_producer_epoch=producer.epoch,
-                    v3_and_below_topics=topics,
-                ),
-                AddPartitionsToTxnResponse,
-            )
-            return by_partition(
-                {
-                    (topic.name, row.partition_index): row.partition_error_code
-                    for topic in response.results_by_topic_v3_and_below
-                    for row in topic.results_by_partition
-                    if row.partition_error_code != ErrorCode.OPERATION_NOT_ATTEMPTED
-                },
-                right="WRITE",
-                cluster=self._client.name,
-            )
-
-        return self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
-
-    def _add_group(self, producer: Producer) -> None:
-        def attempt(coordinator: Broker) -> Attempt[None]:
-            response = self._client.call(
-                coordinator,
-                AddOffsetsToTxnRequest(
-                    version=3,
-                    transactional_id=self._transactional_id,
-                    producer_id=producer.id,
-                    producer_epoch=producer.epoch,
-                    group_id=self._group,
-                ),
-                AddOffsetsToTxnResponse,
-            )
-            return {response.error_code}, None
-
-        self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
-
-    def _add_positions(
-        self, producer: Producer, positions: Mapping[TargetPartition, Position]
-    ) -> dict[TargetPartition, str]:
-        """Partitions that the coordinator refused, with its reason."""
-        refused: dict[TargetPartition, str] = {}
-        for batch in in_requests(positions):
-            refused |= self._add_batch(producer, batch)
-        return refused
-
-    def _add_batch(
-        self, producer: Producer, positions: Mapping[TargetPartition, Position]
-    ) -> dict[TargetPartition, str]:
-        def attempt(coordinator: Broker) -> Attempt[dict[TargetPartition, str]]:
-            response = self._client.call(
-                coordinator, self._commit_request(producer, positions), TxnOffsetCommitResponse
-            )
-            return by_partition(
-                {
-                    (topic.name, row.partition_index): row.error_code
-                    for topic in response.topics
-                    for row in topic.partitions
-                },
-                right="READ",
-                cluster=self._client.name,
-            )
-
-        return self._until_accepted(self._group, GROUP_COORDINATOR, attempt)
-
-    def _commit_request(
-        self, producer: Producer, positions: Mapping[TargetPartition, Position]
-    ) -> TxnOffsetCommitRequest:
-        rows = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        return TxnOffsetCommitRequest(
-            version=3 if producer.protocol is TransactionProtocol.ADDED else 5,
-            transactional_id=self._transactional_id,
-            group_id=self._group,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            generation_id=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[
-                rows(
-                    name=topic,
-                    partitions=[
-                        rows.TxnOffsetCommitRequestPartition(
-                            partition_index=number,
-                            committed_offset=position.offset,
-                            committed_leader_epoch=position.leader_epoch,
-                            committed_metadata=position.metadata,
-                        )
-                        for number, position in by_number.items()
-                    ],
-                )
-                for topic, by_number in rows_by_topic(positions).items()
-            ],
-        )
-
-    def _end(self, producer: Producer, *, commit: bool) -> Producer:
-        """The producer of the next transaction: with the implicit protocol each has its own epoch."""
-        added = producer.protocol is TransactionProtocol.ADDED
-
-        def attempt(coordinator: Broker) -> Attempt[Producer]:
-            response = self._client.call(
-                coordinator,
-                EndTxnRequest(
-                    version=3 if added else 5,
-                    transactional_id=self._transactional_id,
-                    producer_id=producer.id,
-                    producer_epoch=producer.epoch,
-                    committed=commit,
-                ),
-                EndTxnResponse,
-            )
-            following = replace(producer, id=response.producer_id, epoch=response.producer_epoch)
-            return {response.error_code}, producer if added else following
-
-        return self._until_accepted(self._transactional_id, TRANSACTION_COORDINATOR, attempt)
-
-    def _until_accepted(self, key: str, kind: int, attempt: Callable[[Broker], Attempt[T]]) -> T:
-        rights: dict[int, str] = {
-            ErrorCode.GROUP_AUTHORIZATION_FAILED: f"READ on group {self._group}",
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-                f"WRITE on transactional id {self._transactional_id}"
-            ),
-        }
-        return until_accepted(self._client, key=key, kind=kind, attempt=attempt, rights=rights)
 
 
 def read_positions(

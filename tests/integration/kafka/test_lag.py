@@ -120,13 +120,13 @@ def test_positions_are_shown_while_others_are_being_committed(
     store.commit({(topic, 0): Position(5)})
     producer = store._producer
     assert producer is not None
-    store._add_group(producer)
-    store._add_positions(producer, {(topic, 0): Position(6)})
+    store._requests.add_group(producer)
+    store._requests.add_positions(producer, {(topic, 0): Position(6)})
     reader = KafkaPositionReader(ClusterClient(target_cluster.bootstrap))
     began_s = time.monotonic()
     assert reader.read(group, {topic: [0]})[topic, 0] == Position(5)
     assert time.monotonic() - began_s < 5
-    store._end(producer, commit=True)
+    store._requests.end(producer, commit=True)
     eventually(
         lambda: reader.read(group, {topic: [0]})[topic, 0] == Position(6), 10, "it is committed"
     )
