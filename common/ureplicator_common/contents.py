@@ -142,7 +142,7 @@ class TopicIntent(Content):
     state: TopicState = TopicState.ACTIVE
     blacklisted: _Numbers = frozenset()
     had_position: _Numbers = frozenset()
-    target_topic: str = ""
+    target_topic: Annotated[str, Field(min_length=1)] = field(kw_only=True)
     lane: str = "raw"
     forget_positions: bool = False
     source_topic_id: str = ""

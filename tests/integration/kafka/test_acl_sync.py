@@ -72,7 +72,11 @@ def follower(admin: KafkaAclAdmin) -> Follower:
         fleet="f",
         epoch=0,
         routes={ROUTE: Stored(RouteSettings(prefix="copy."), 0, 0, SESSION)},
-        topics={TopicKey(ROUTE, "orders"): Stored(TopicIntent(1, 1), 0, 0, SESSION)},
+        topics={
+            TopicKey(ROUTE, "orders"): Stored(
+                TopicIntent(1, 1, target_topic="orders"), 0, 0, SESSION
+            )
+        },
     )
     return Follower(
         route=ROUTE,

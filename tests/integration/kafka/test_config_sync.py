@@ -138,7 +138,9 @@ def follower(
     """A sync of the settings of this topic alone."""
     source, target = admins["source"], admins["target"]
     ids = {name: admin.find([topic])[topic].topic_id for name, admin in admins.items()}
-    intent = TopicIntent(1, 1, source_topic_id=ids["source"], target_topic_id=ids["target"])
+    intent = TopicIntent(
+        1, 1, source_topic_id=ids["source"], target_topic_id=ids["target"], target_topic=topic
+    )
     snapshot = Snapshot(
         fleet="f",
         epoch=1,

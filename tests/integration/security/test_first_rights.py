@@ -90,7 +90,9 @@ def followed(source: MemoryAclAdmin, target: KafkaAclAdmin, topic: str) -> Follo
         fleet="f",
         epoch=0,
         routes={ROUTE: Stored(RouteSettings(), 0, 0, SESSION)},
-        topics={TopicKey(ROUTE, topic): Stored(TopicIntent(1, 1), 0, 0, SESSION)},
+        topics={
+            TopicKey(ROUTE, topic): Stored(TopicIntent(1, 1, target_topic=topic), 0, 0, SESSION)
+        },
     )
     work = AclWork(
         config=RouteConfig(source=ROUTE.source, target=ROUTE.target),

@@ -106,7 +106,7 @@ def stored(rest: RestFixture, topic: str = "orders") -> TopicIntent:
 
 def test_the_export_holds_what_operators_set_and_nothing_else(rest: RestFixture) -> None:
     rest.put_intent("orders", INTENT)
-    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.DELETING, target_topic="quiet"))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
     rest.add_worker("w1")
     rest.place("orders", {0: "w1"})
@@ -199,9 +199,9 @@ def test_a_dry_run_writes_nothing(rest: RestFixture, there: TopicIntent | None) 
     ("there", "field"),
     [
         (TopicIntent(4, 3, target_topic="other"), "targetTopic"),
-        (TopicIntent(4, 4), "initialPartitions"),
-        (TopicIntent(5, 3), "partitions"),
-        (TopicIntent(4, 3, source_topic_id="other"), "sourceTopicId"),
+        (TopicIntent(4, 4, target_topic="orders"), "initialPartitions"),
+        (TopicIntent(5, 3, target_topic="orders"), "partitions"),
+        (TopicIntent(4, 3, source_topic_id="other", target_topic="orders"), "sourceTopicId"),
     ],
 )
 def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
@@ -224,7 +224,7 @@ def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
 
 
 def test_a_topic_that_is_being_deleted_is_refused(rest: RestFixture) -> None:
-    there = TopicIntent(4, 3, state=TopicState.DELETING)
+    there = TopicIntent(4, 3, state=TopicState.DELETING, target_topic="orders")
     rest.put_intent("orders", there)
     response = rest.call("PUT", "/import/topics/orders", json=ORDERS)
     assert problem_of(response, 409)["field"] == "topic"

@@ -93,9 +93,9 @@ def test_validation_shows_the_same(rest: RestFixture) -> None:
     rest.put_intent("gone", TopicIntent(1, 1, target_topic="gone"))
     rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
-    rest.put_intent("lost", TopicIntent(1, 1))
+    rest.put_intent("lost", TopicIntent(1, 1, target_topic="lost"))
     rest.target.put("leaving", 1)
-    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING, target_topic="leaving"))
     shown = validation(rest)
     assert shown["targetFindings"] == {
         "lost": "the target has no topic lost",
@@ -114,7 +114,7 @@ def test_validation_of_a_renamed_topic(rest: RestFixture) -> None:
 def test_validation_says_what_was_not_checked(rest: RestFixture) -> None:
     for topic in ("orders", "quiet"):
         rest.target.put(topic, 4)
-        rest.put_intent(topic, TopicIntent(1, 1))
+        rest.put_intent(topic, TopicIntent(1, 1, target_topic=topic))
     validation(rest)
     rest.target.troubled.add("quiet")
     shown = validation(rest)
@@ -147,7 +147,7 @@ def test_what_the_leader_found_is_a_condition(rest: RestFixture) -> None:
 
 def test_a_scrape_reads_no_settings(rest: RestFixture) -> None:
     rest.target.put("orders", 4)
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     for cluster in rest.clusters.values():
         cluster.configs_failure = AssertionError("not to be read")
     response = rest.call("GET", "/metrics")

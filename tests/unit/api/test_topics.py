@@ -309,7 +309,12 @@ def test_expanding_to_the_present_number_changes_nothing(rest: RestFixture) -> N
 def test_expanding_keeps_what_the_leader_wrote(rest: RestFixture) -> None:
     rest.put_intent(
         "orders",
-        TopicIntent(partitions=2, initial_partitions=2, had_position=frozenset({0, 1})),
+        TopicIntent(
+            partitions=2,
+            initial_partitions=2,
+            had_position=frozenset({0, 1}),
+            target_topic="orders",
+        ),
     )
     rest.call("PUT", "/topics", json={"topic": "orders", "numPartitions": 4})
     intent = rest.intent("orders")

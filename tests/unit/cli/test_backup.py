@@ -26,9 +26,14 @@ def filled(rest: RestFixture) -> None:
         rest.target.put(topic, partitions)
     orders, quiet = (rest.target.topics()[topic].topic_id for topic in ("orders", "quiet"))
     had_position = frozenset({0, 1, 3})
-    intent = TopicIntent(4, 3, had_position=had_position, target_topic_id=orders)
+    intent = TopicIntent(
+        4, 3, had_position=had_position, target_topic_id=orders, target_topic="orders"
+    )
     rest.put_intent("orders", intent)
-    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED, target_topic_id=quiet))
+    rest.put_intent(
+        "quiet",
+        TopicIntent(1, 1, state=TopicState.PAUSED, target_topic_id=quiet, target_topic="quiet"),
+    )
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
     data = encode_known_worker(KnownWorker(4, blacklisted=True, draining=True))
     rest.put(rest.paths.worker_known(WorkerId("w3")), data)
@@ -118,7 +123,7 @@ def test_what_was_changed_meanwhile_becomes_as_in_the_file(
     rest: RestFixture, url: str, file: Path
 ) -> None:
     text = file.read_text()
-    rest.put_intent("orders", TopicIntent(4, 0, whole=True, restarted=True))
+    rest.put_intent("orders", TopicIntent(4, 0, whole=True, restarted=True, target_topic="orders"))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "quiet")), encode_blacklisted("r"))
     done = run("import", file, url=url)
     assert done.exit_code == 0, done.output
@@ -138,7 +143,7 @@ def test_a_topic_that_the_file_blacklists_stays_blacklisted(
 def test_a_refused_field_is_reported_and_the_rest_of_its_item_is_imported(
     rest: RestFixture, url: str, file: Path
 ) -> None:
-    rest.put_intent("quiet", TopicIntent(1, 0, had_position=frozenset({0})))
+    rest.put_intent("quiet", TopicIntent(1, 0, had_position=frozenset({0}), target_topic="quiet"))
     result = run("import", file, url=url)
     assert result.exit_code == 1
     assert result.stderr.startswith("refused   topics.source.target.quiet.initialPartitions: it is")

@@ -23,8 +23,8 @@ def test_differences(rest: RestFixture, url: str) -> None:
     rest.target.put("orders", 2, configs={"segment.ms": "5"})
     rest.target.defaults = {"retention.ms": "7"}
     rest.source.defaults = {"segment.ms": "6"}
-    rest.put_intent("orders", TopicIntent(2, 2, whole=True))
-    rest.put_intent("quiet", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(2, 2, whole=True, target_topic="orders"))
+    rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
     found = run("topics", "validate", url=url)
     assert found.exit_code == 0
     lines = [" ".join(line.replace("│", " ").split()) for line in found.stdout.splitlines()]

@@ -21,8 +21,8 @@ def drift(rest: RestFixture) -> list[dict[str, Any]]:
 def test_topics_that_are_equal_are_not_listed(rest: RestFixture) -> None:
     rest.source.put("orders", 2, configs={"retention.ms": "9"})
     rest.target.put("orders", 2, configs={"retention.ms": "9"})
-    rest.put_intent("orders", TopicIntent(2, 2))
-    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
+    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING, target_topic="leaving"))
     assert drift(rest) == []
 
 
@@ -30,7 +30,7 @@ def test_differences_are_shown_while_nothing_follows(rest: RestFixture) -> None:
     rest.source.put("orders", 4, configs={"retention.ms": "9"})
     rest.target.put("orders", 2)
     rest.target.defaults = {"retention.ms": "7"}
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     assert drift(rest) == [
         {
             "route": "source.target",
@@ -64,7 +64,7 @@ def test_differences_that_the_leader_will_change(new_rest: NewRest) -> None:
     rest.source.put("orders", 4, configs={"retention.ms": "9", "min.insync.replicas": "2"})
     rest.target.put("orders", 2)
     rest.target.defaults = {"retention.ms": "7", "min.insync.replicas": "1"}
-    rest.put_intent("orders", TopicIntent(2, 2, whole=True))
+    rest.put_intent("orders", TopicIntent(2, 2, whole=True, target_topic="orders"))
     (found,) = drift(rest)
     assert (found["partitions"]["willChange"], found["partitions"]["wanted"]) == (True, 4)
     assert {each["name"]: each["willChange"] for each in found["settings"]} == {
@@ -76,7 +76,7 @@ def test_differences_that_the_leader_will_change(new_rest: NewRest) -> None:
 def test_a_target_with_more_partitions_keeps_them(rest: RestFixture) -> None:
     rest.source.put("orders", 1)
     rest.target.put("orders", 2)
-    rest.put_intent("orders", TopicIntent(1, 1, whole=True))
+    rest.put_intent("orders", TopicIntent(1, 1, whole=True, target_topic="orders"))
     (found,) = drift(rest)
     assert found["partitions"]["reason"] == "partitions cannot be removed"
 

@@ -101,7 +101,7 @@ def test_a_former_leader_writes_none(world: World) -> None:
 def synced(new_rest: NewRest) -> RestFixture:
     rest = new_rest((SYNCED,))
     rest.publish(RouteSettings())
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.groups.add("billing", {("orders", 0): 30})
     report = SyncReport(NOW_MS, {"synced": 12}, NOW_MS + 5_000, "source: no response")
     path = rest.paths.sync(SyncKind.GROUPS, ROUTE)

@@ -201,8 +201,8 @@ def _numbers(field: str, text: str, partitions: int) -> frozenset[int]:
 def _topic_imported(topic: str, done: Restoration) -> dict[str, Any]:
     changes = list(
         differences(
-            topic_entry(done.before, topic) if done.before else None,
-            topic_entry(done.made.intent, topic),
+            topic_entry(done.before) if done.before else None,
+            topic_entry(done.made.intent),
         )
     )
     if done.unlisted:

@@ -107,7 +107,7 @@ def blueprint(
             drift_json(live.config(config.route, snapshot.switches.route_settings), drift)
             for config in chosen_routes(settings, query)
             for drift in compare_topics(
-                followed_topics(snapshot, config.route, config.settings),
+                followed_topics(snapshot, config.route),
                 source=clusters[config.source].admin(),
                 target=clusters[config.target].admin(),
                 rules=config_rules(config),

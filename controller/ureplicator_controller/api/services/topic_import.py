@@ -126,7 +126,7 @@ class TopicImporter:
         placed = ideal.value if ideal is not None else None
         never_held = key not in picture.held and was_never_held(before, placed)
         wanted = wanted_intent(before, given, None)
-        made = restored_intent(before, wanted, key.topic, never_held=never_held)
+        made = restored_intent(before, wanted, never_held=never_held)
         is_unlisted = unlist and key in picture.snapshot.blacklist
         return None if is_unlisted or made.intent != before else Restoration(before, made, False)
 
@@ -150,11 +150,10 @@ class TopicImporter:
         before = self._intents.find(key)
         if before is not None:
             require_not_deleting(key, before)
+        named = given.get("target_topic") or (before.target_topic if before is not None else "")
+        given = {**given, "target_topic": picture.names.target_topic(config, topic, named)}
         wanted = wanted_intent(before, given, source() if before is None else None)
         check_numbers(wanted)
-        name = picture.names.target_topic(config, topic, wanted.target_topic)
-        given = {**given, "target_topic": name}
-        wanted = replace(wanted, target_topic=name)
         made, _ = self._restored(key, before, wanted, picture)
         unlisted = unlist and bool(self._blacklist.remove(key))
         prepare = partial(
@@ -189,13 +188,17 @@ class TopicImporter:
         """The target topic as it is, or would be, now."""
         found = source()
         check_partition_count(found, wanted.partitions, field="partitions")
-        name = wanted.target_topic or key.topic
         if dry_run:
             return self._clusters.planned_target(
-                key, name, wanted=wanted.partitions, known=known, giver=giver
+                key, wanted.target_topic, wanted=wanted.partitions, known=known, giver=giver
             )
         return self._clusters.ensure_target(
-            key, name, wanted=wanted.partitions, source=found, known=known, giver=giver
+            key,
+            wanted.target_topic,
+            wanted=wanted.partitions,
+            source=found,
+            known=known,
+            giver=giver,
         )
 
     def _restore_existing(
@@ -234,7 +237,7 @@ class TopicImporter:
         try:
             ideal = decode_ideal(node.data) if node else None
         except UnreadableContent:
-            return restored_intent(before, wanted, key.topic, never_held=False), ()
+            return restored_intent(before, wanted, never_held=False), ()
         never_held = key not in picture.held and was_never_held(before, ideal)
         checks = (Check(path, node.stat.version),) if node else ()
-        return restored_intent(before, wanted, key.topic, never_held=never_held), checks
+        return restored_intent(before, wanted, never_held=never_held), checks

@@ -118,10 +118,9 @@ class TopicService:
             source = self._clusters.find_in_source(key)
             whole = partitions == source.partitions
             check_partition_count(source, partitions)
-            target_topic = before.target_topic or topic
             self._clusters.ensure_target(
                 key,
-                target_topic,
+                before.target_topic,
                 wanted=partitions,
                 source=source,
                 known=before,
@@ -200,9 +199,8 @@ class TopicService:
         source = self._clusters.find_in_source(key)
         wanted = adopt_topics(stopped, source, "").partitions
         check_partition_count(source, wanted, field="topic")
-        target_topic = stopped.target_topic or key.topic
         target = self._clusters.ensure_target(
-            key, target_topic, wanted=wanted, source=source, known=stopped
+            key, stopped.target_topic, wanted=wanted, source=source, known=stopped
         )
 
         def change(now: TopicIntent) -> TopicIntent:

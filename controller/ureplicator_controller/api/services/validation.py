@@ -52,7 +52,7 @@ def compare(
     target: Mapping[str, TopicInfo] | None = None
     reason = ""
     try:
-        names = {intent.target_topic or topic for topic, intent in intents.items()}
+        names = {intent.target_topic for topic, intent in intents.items()}
         target = topics_of(clusters[route.target], sorted(names))
     except OperatingError as error:
         reason = f"{route.target}: {error}"
@@ -71,7 +71,7 @@ def compare_with_limits(
     if reason:
         return comparison, reason
     targets = {
-        key.topic: stored.value.target_topic or key.topic
+        key.topic: stored.value.target_topic
         for key, stored in fleet_state.snapshot.topics.items()
         if key.route == route and _has_both_topics(key.topic, stored.value, comparison)
     }

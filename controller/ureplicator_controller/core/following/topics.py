@@ -22,18 +22,12 @@ class FollowedTopic:
     is_whole: bool = False
 
 
-def followed_topics(
-    snapshot: Snapshot, route: Route, configured: RouteSettings
-) -> tuple[FollowedTopic, ...]:
-    """Topics of the route, without those that are stopped, being deleted or not readable.
-
-    `configured`: settings of the route, for names while the leader has published none.
-    """
-    settings = route_settings(snapshot, route, configured)
+def followed_topics(snapshot: Snapshot, route: Route) -> tuple[FollowedTopic, ...]:
+    """Topics of the route, without those that are stopped, being deleted or not readable."""
     return tuple(
         FollowedTopic(
             source=key.topic,
-            target=stored.value.target_topic or settings.target_topic(key.topic),
+            target=stored.value.target_topic,
             source_id=stored.value.source_topic_id,
             target_id=stored.value.target_topic_id,
             is_whole=stored.value.whole,
@@ -49,12 +43,16 @@ def followed_topics(
 def held_targets(
     snapshot: Snapshot, route: Route, configured: RouteSettings, followed: tuple[FollowedTopic, ...]
 ) -> frozenset[str]:
-    """Target topics of the route that do not follow now."""
+    """Target topics of the route that do not follow now.
+
+    `configured`: settings of the route, for the name of a topic that cannot be read while the leader has
+    published none.
+    """
     settings = route_settings(snapshot, route, configured)
     names = {each.source for each in followed}
     return frozenset(
         stored.value.target_topic
-        if (stored := snapshot.topics.get(key)) is not None and stored.value.target_topic
+        if (stored := snapshot.topics.get(key)) is not None
         else settings.target_topic(key.topic)
         for key in {*snapshot.topics, *snapshot.unreadable_topics}
         if key.route == route and key.topic not in names

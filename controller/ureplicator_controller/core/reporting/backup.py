@@ -59,7 +59,7 @@ def backup_document(snapshot: Snapshot) -> dict[str, Any]:
     topics: dict[str, dict[str, Any]] = {}
     for key, stored in sorted(snapshot.topics.items()):
         if stored.value.state is not TopicState.DELETING:
-            entry = topic_entry(stored.value, key.topic)
+            entry = topic_entry(stored.value)
             topics.setdefault(str(key.route), {})[key.topic] = entry
     return {
         "version": VERSION,
@@ -82,14 +82,14 @@ def _by_route(keys: Iterable[TopicKey]) -> Iterator[tuple[str, list[TopicKey]]]:
         yield str(route), list(found)
 
 
-def topic_entry(intent: TopicIntent, topic: str) -> dict[str, Any]:
+def topic_entry(intent: TopicIntent) -> dict[str, Any]:
     return {
         "partitions": intent.partitions,
         "initialPartitions": intent.initial_partitions,
         "state": intent.state.value,
         "blacklisted": ranges(intent.blacklisted),
         "hadPosition": ranges(intent.had_position),
-        "targetTopic": intent.target_topic or topic,
+        "targetTopic": intent.target_topic,
         "lane": intent.lane,
         "whole": intent.whole,
         "sourceTopicId": intent.source_topic_id,
@@ -152,13 +152,13 @@ def was_never_held(current: TopicIntent | None, ideal: IdealTopic | None) -> boo
 
 
 def restored_intent(
-    current: TopicIntent | None, wanted: TopicIntent, topic: str, *, never_held: bool
+    current: TopicIntent | None, wanted: TopicIntent, *, never_held: bool
 ) -> RestoredIntent:
     """Apply a backup entry to a topic's intent as far as possible."""
     if current is None:
         return RestoredIntent(wanted)
     assert current.state is not TopicState.DELETING
-    refused = tuple(_refused(current, wanted, topic, never_held=never_held))
+    refused = tuple(_refused(current, wanted, never_held=never_held))
     return RestoredIntent(
         _as_new(current, wanted) if never_held else _applied(current, wanted, refused), refused
     )
@@ -195,11 +195,9 @@ def _applied(current: TopicIntent, wanted: TopicIntent, refused: Iterable[Refusa
     )
 
 
-def _refused(
-    current: TopicIntent, wanted: TopicIntent, topic: str, *, never_held: bool
-) -> Iterator[Refusal]:
+def _refused(current: TopicIntent, wanted: TopicIntent, *, never_held: bool) -> Iterator[Refusal]:
     fixed: list[tuple[str, object, object]] = [
-        ("targetTopic", current.target_topic or topic, wanted.target_topic or topic),
+        ("targetTopic", current.target_topic, wanted.target_topic),
         ("lane", current.lane, wanted.lane),
     ]
     if not never_held:

@@ -89,7 +89,7 @@ class AclWork:
     ) -> tuple[Acls, AclPlan]:
         """The rights that the target should have, and the changes that lead there."""
         route, configured = self._config.route, self._config.settings
-        topics = self._same(followed_topics(snapshot, route, configured))
+        topics = self._same(followed_topics(snapshot, route))
         prefix = route_settings(snapshot, route, configured).prefix
         wanted = wanted_acls(source, topics, prefix=prefix)
         return wanted, acl_plan(

@@ -74,7 +74,7 @@ class ClaimWork:
             if key.route == self._route and stored.value.state is not TopicState.DELETING:
                 yield new_claim(
                     key,
-                    stored.value.target_topic or key.topic,
+                    stored.value.target_topic,
                     fleet=self._fleet,
                     source_cluster=source_cluster,
                     wall_ms=self._clock.wall_ms(),
@@ -100,7 +100,7 @@ class ClaimWork:
     def _withdrawn(self, snapshot: Snapshot) -> Set[str]:
         """Target topics of routes that are not configured: their topics are stopped, not deleted."""
         return {
-            stored.value.target_topic or key.topic
+            stored.value.target_topic
             for key, stored in snapshot.topics.items()
             if str(key.route) not in self._routes and stored.value.state is not TopicState.DELETING
         }

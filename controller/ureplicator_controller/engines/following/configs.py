@@ -88,7 +88,7 @@ class ConfigWork:
         source, target = self._opened()
         outcomes: dict[str, Followed] = {}
         config = self._config
-        topics = followed_topics(snapshot, config.route, config.settings)
+        topics = followed_topics(snapshot, config.route)
         for portion in portions(topics, PORTION):
             may_write = term.reading()
             drifts = _compared(portion, source=source, target=target, rules=self._rules)

@@ -18,7 +18,6 @@ from ureplicator_common.heartbeats import CONFIGS, heartbeat_topic
 from ureplicator_common.kafka import TopicAdmin, TopicAlreadyExists
 from ureplicator_common.kafka.heartbeats import Heartbeats
 from ureplicator_common.model import TopicKey
-from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.following.follower import STOP_TIMEOUT_S, Seen
 from ureplicator_controller.engines.following.reports import Reports
@@ -145,13 +144,11 @@ class HeartbeatThread:
 
     def _read(self, epoch: int, snapshot: Snapshot) -> None:
         """Nothing before the topic is whitelisted, which the topic reconciler does."""
-        route = self._config.route
-        stored = snapshot.topics.get(TopicKey(route, self._topic))
+        stored = snapshot.topics.get(TopicKey(self._config.route, self._topic))
         if stored is None:
             return
-        settings = route_settings(snapshot, route, self._config.settings)
         _, target = self._opened()
-        found = target.newest_ms(stored.value.target_topic or settings.target_topic(self._topic))
+        found = target.newest_ms(stored.value.target_topic)
         if found is not None:
             self._newest_ms = max(found, self._newest_ms or 0)
 

@@ -41,7 +41,7 @@ class LeaderWorld:
         self.copied = MemoryCopied()
         self.clock = ManualClock()
         self.epoch: int | None = 0
-        intent = TopicIntent(partitions=2, initial_partitions=2)
+        intent = TopicIntent(partitions=2, initial_partitions=2, target_topic="t")
         self.snapshot = Snapshot(
             fleet="f",
             epoch=0,

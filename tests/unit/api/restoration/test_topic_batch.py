@@ -43,8 +43,8 @@ def test_a_new_topic_without_fields_is_as_if_it_were_added_by_hand(
 
 
 def test_each_topic_has_a_result_of_its_own(rest: RestFixture) -> None:
-    rest.put_intent("quiet", TopicIntent(1, 1))
-    rest.put_intent("gone", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
+    rest.put_intent("gone", TopicIntent(1, 1, state=TopicState.DELETING, target_topic="gone"))
     outcomes = put(
         rest,
         {
@@ -76,7 +76,7 @@ def test_each_topic_has_a_result_of_its_own(rest: RestFixture) -> None:
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(rest: RestFixture) -> None:
-    rest.put_intent("quiet", TopicIntent(1, 1))
+    rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
     body = {"topics": {"orders": {}, "nowhere": {}}, "remove": ["quiet"]}
     before = rest.tree()
     dry = put(rest, body, query="dry_run=true")
@@ -96,7 +96,14 @@ def test_what_is_as_wanted_is_not_written_and_needs_no_cluster(rest: RestFixture
 
 
 def test_a_field_that_is_missing_stays_as_it_is(rest: RestFixture) -> None:
-    wanted = TopicIntent(4, 3, had_position=frozenset({1}), state=TopicState.PAUSED, whole=True)
+    wanted = TopicIntent(
+        4,
+        3,
+        had_position=frozenset({1}),
+        state=TopicState.PAUSED,
+        whole=True,
+        target_topic="orders",
+    )
     rest.put_intent("orders", wanted)
     rest.place("orders", {0: "w1"})
     outcomes = put(rest, {"topics": {"orders": {"blacklisted": "2"}}})
@@ -113,12 +120,12 @@ def test_a_field_that_is_missing_stays_as_it_is(rest: RestFixture) -> None:
 def test_numbers_that_the_topic_would_not_have(rest: RestFixture, entry: dict[str, Any]) -> None:
     assert results(put(rest, {"topics": {"orders": entry}})) == {"orders": "refused"}
     assert rest.intent("orders") is None
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     assert results(put(rest, {"topics": {"orders": entry}})) == {"orders": "refused"}
 
 
 def test_a_topic_is_taken_off_the_blacklist_only_if_the_request_says_so(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     list_topic(rest, "orders")
     assert results(put(rest, {"topics": {"orders": {}}})) == {"orders": "unchanged"}
     outcomes = put(rest, {"topics": {"orders": {"listed": False}}})
@@ -126,7 +133,7 @@ def test_a_topic_is_taken_off_the_blacklist_only_if_the_request_says_so(rest: Re
 
 
 def test_a_removed_topic_keeps_its_positions_and_is_not_blacklisted(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     assert results(put(rest, {"remove": ["orders", "quiet"]})) == {
         "orders": "deleted",
         "quiet": "unchanged",
@@ -141,7 +148,7 @@ def test_a_topic_that_the_patterns_want_is_kept_unless_it_is_blacklisted(new_res
     auto = {"enabled": True, "include": ["ord.*"]}
     rest = new_rest(({"source": "source", "target": "target", "auto_whitelist": auto},))
     for topic in ("orders", "quiet"):
-        rest.put_intent(topic, TopicIntent(1, 1))
+        rest.put_intent(topic, TopicIntent(1, 1, target_topic=topic))
     body = {"remove": ["orders", "quiet"]}
     assert results(put(rest, body)) == {"orders": "kept", "quiet": "deleted"}
     list_topic(rest, "orders")

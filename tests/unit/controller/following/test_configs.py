@@ -240,25 +240,25 @@ def test_followed_topics() -> None:
 
     intents = {
         "named": TopicIntent(1, 1, target_topic="n", source_topic_id="S", target_topic_id="T"),
-        "plain": TopicIntent(1, 1, whole=True),
-        "stopped": TopicIntent(1, 1, stopped="recreated"),
-        "leaving": TopicIntent(1, 1, state=TopicState.DELETING),
-        "unreadable": TopicIntent(1, 1),
+        "plain": TopicIntent(1, 1, whole=True, target_topic="plain"),
+        "stopped": TopicIntent(1, 1, stopped="recreated", target_topic="stopped"),
+        "leaving": TopicIntent(1, 1, state=TopicState.DELETING, target_topic="leaving"),
+        "unreadable": TopicIntent(1, 1, target_topic="unreadable"),
     }
     snapshot = Snapshot(
         fleet="f",
         epoch=1,
         routes={ROUTE: Stored(RouteSettings(prefix="x."), 0, 0, SessionId(0))},
         topics={TopicKey(ROUTE, name): stored(intent) for name, intent in intents.items()}
-        | {TopicKey(Route("b", "a"), "other"): stored(TopicIntent(1, 1))},
+        | {TopicKey(Route("b", "a"), "other"): stored(TopicIntent(1, 1, target_topic="other"))},
         unreadable_topics=frozenset({TopicKey(ROUTE, "unreadable")}),
     )
-    assert followed_topics(snapshot, ROUTE, RouteSettings(prefix="y.")) == (
+    assert followed_topics(snapshot, ROUTE) == (
         FollowedTopic("named", "n", source_id="S", target_id="T"),
-        FollowedTopic("plain", "x.plain", is_whole=True),
+        FollowedTopic("plain", "plain", is_whole=True),
     )
-    (other,) = followed_topics(snapshot, Route("b", "a"), RouteSettings(prefix="y."))
-    assert other.target == "y.other"
+    (other,) = followed_topics(snapshot, Route("b", "a"))
+    assert other.target == "other"
 
 
 def test_settings_that_harm_records_are_named_also_where_nothing_is_to_be_changed() -> None:

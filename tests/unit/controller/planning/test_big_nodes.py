@@ -83,7 +83,12 @@ def test_biggest_topic_fits_into_its_nodes() -> None:
         for number, offset in enumerate(offsets)
     }
     intent = TopicIntent(
-        MAX_PARTITIONS, MAX_PARTITIONS, blacklisted=odd, had_position=odd, positions=changes
+        MAX_PARTITIONS,
+        MAX_PARTITIONS,
+        blacklisted=odd,
+        had_position=odd,
+        positions=changes,
+        target_topic="orders",
     )
     assert len(encode_intent(intent)) < LIMIT_BYTES
 

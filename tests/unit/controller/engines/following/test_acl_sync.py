@@ -44,7 +44,7 @@ class World:
         for path in self.paths.skeleton:
             self.store.ensure(path)
         self.epoch: int | None = 0
-        self.intent = TopicIntent(1, 1)
+        self.intent = TopicIntent(1, 1, target_topic="orders")
         self.metrics = ControlMetrics(CollectorRegistry())
         clusters = {"a": self.source, "b": self.target}
         needs = FollowerNeeds(
@@ -123,7 +123,7 @@ def test_rights_on_a_topic_that_the_source_lacks_or_has_anew_are_kept_as_they_ar
     world: World,
 ) -> None:
     """As where its name leads to another cluster."""
-    world.intent = TopicIntent(1, 1, source_topic_id="id")
+    world.intent = TopicIntent(1, 1, source_topic_id="id", target_topic="orders")
     world.source.acls = {READ}
     world.sync.run_once()
     for ids in ({"orders": "another"}, {}):

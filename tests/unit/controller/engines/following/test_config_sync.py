@@ -83,7 +83,7 @@ class World:
             epoch=3,
             routes={ROUTE: Stored(RouteSettings(), 0, 0, SessionId(0))},
             topics={
-                TopicKey(ROUTE, name): stored(TopicIntent(1, 1))
+                TopicKey(ROUTE, name): stored(TopicIntent(1, 1, target_topic=name))
                 for name in self.source.model.topic_ids
             },
         )
