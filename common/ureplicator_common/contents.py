@@ -143,7 +143,6 @@ class TopicIntent(Content):
     blacklisted: _Numbers = frozenset()
     had_position: _Numbers = frozenset()
     target_topic: Annotated[str, Field(min_length=1)] = field(kw_only=True)
-    lane: str = "raw"
     forget_positions: bool = False
     source_topic_id: str = ""
     target_topic_id: str = ""

@@ -50,7 +50,6 @@ ORDERS = {
     "blacklisted": "2",
     "hadPosition": "0-1,3",
     "targetTopic": "orders",
-    "lane": "raw",
     "whole": True,
     "sourceTopicId": "id-1",
     "targetTopicId": "",
@@ -142,6 +141,11 @@ def test_a_created_topic_keeps_everything_that_decides_its_start_position(
     created = rest.target.topics()["orders"]
     assert created.partitions == 4
     assert stored(rest) == replace(INTENT, target_topic_id=created.topic_id)
+
+
+def test_an_entry_of_a_former_version_may_name_the_lane(rest: RestFixture) -> None:
+    assert put(rest, "topics/orders", {**ORDERS, "lane": "raw"})["result"] == "created"
+    assert stored(rest).partitions == 4
 
 
 @pytest.mark.parametrize("given_id", ["", "id-of-the-export"])

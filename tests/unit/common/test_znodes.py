@@ -66,7 +66,6 @@ intents = st.builds(
     blacklisted=st.frozensets(numbers, max_size=5),
     had_position=st.frozensets(numbers, max_size=5),
     target_topic=topics,
-    lane=st.sampled_from(["raw", "record", "sql"]),
     forget_positions=st.booleans(),
     positions=st.dictionaries(
         numbers,
@@ -429,7 +428,7 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 def test_fields_an_older_version_did_not_write_have_their_defaults() -> None:
     assert znodes.decode_live_worker(b'{"slots": 2}') == LiveWorker(slots=2)
     assert znodes.decode_known_worker(b'{"maxSlots": 2}') == KnownWorker(max_slots=2)
-    intent = b'{"partitions":3,"initialPartitions":2,"targetTopic":"orders"}'
+    intent = b'{"partitions":3,"initialPartitions":2,"targetTopic":"orders","lane":"raw"}'
     assert znodes.decode_intent(intent) == TopicIntent(3, 2, target_topic="orders")
     old = b'{"a.b/t/0":{"bytesPerS":1.5,"recordsPerS":2}}'
     measured = {Partition(Route("a", "b"), "t", 0): PartitionLoad(1.5, 2.0)}

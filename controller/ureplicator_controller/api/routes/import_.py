@@ -181,7 +181,8 @@ def _settings_texts(
 
 def _given(body: ImportTopicBody, names: Iterable[str]) -> dict[str, Any]:
     """Values of `TopicIntent` by field, as far as the body has them."""
-    given = {name: getattr(body, name) for name in names if getattr(body, name) is not None}
+    read = {name: getattr(body, name) for name in names if name != "lane"}
+    given = {name: value for name, value in read.items() if value is not None}
     below = given.get("partitions", MAX_PARTITIONS)
     for name, field in (("blacklisted", "blacklisted"), ("had_position", "hadPosition")):
         if name in given:

@@ -90,7 +90,6 @@ def topic_entry(intent: TopicIntent) -> dict[str, Any]:
         "blacklisted": ranges(intent.blacklisted),
         "hadPosition": ranges(intent.had_position),
         "targetTopic": intent.target_topic,
-        "lane": intent.lane,
         "whole": intent.whole,
         "sourceTopicId": intent.source_topic_id,
         "targetTopicId": intent.target_topic_id,
@@ -165,11 +164,10 @@ def restored_intent(
 
 
 def _as_new(current: TopicIntent, wanted: TopicIntent) -> TopicIntent:
-    """Replace the intent; only the claimed target topic and the lane stay."""
+    """Replace the intent; only the claimed target topic stays."""
     return replace(
         wanted,
         target_topic=current.target_topic,
-        lane=current.lane,
         source_topic_id=wanted.source_topic_id or current.source_topic_id,
         target_topic_id=wanted.target_topic_id or current.target_topic_id,
         target_created=wanted.target_created or current.target_created,
@@ -198,7 +196,6 @@ def _applied(current: TopicIntent, wanted: TopicIntent, refused: Iterable[Refusa
 def _refused(current: TopicIntent, wanted: TopicIntent, *, never_held: bool) -> Iterator[Refusal]:
     fixed: list[tuple[str, object, object]] = [
         ("targetTopic", current.target_topic, wanted.target_topic),
-        ("lane", current.lane, wanted.lane),
     ]
     if not never_held:
         fixed += [

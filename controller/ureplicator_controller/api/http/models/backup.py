@@ -102,7 +102,9 @@ class ImportTopicBody(Body):
         title="a legal topic name",
         description="name on the target; by the route's naming when it is missing",
     )
-    lane: Literal["raw"] = Field(default="raw", title="a lane", description="raw")
+    lane: Literal["raw"] = Field(
+        default="raw", title="a lane", description="raw; in exports of former versions, and ignored"
+    )
     whole: bool = Field(
         default=False,
         title="true or false",
@@ -233,7 +235,6 @@ class ExportedTopic(ResponseModel):
     blacklisted: str
     hadPosition: str
     targetTopic: str
-    lane: str
     whole: bool
     sourceTopicId: str
     targetTopicId: str
