@@ -84,7 +84,7 @@ class BlacklistService:
         def applied(node: Node | None) -> bool:
             return request_id_of(node) == request_id if listed else node is None
 
-        self._editor.edit_latest(path, decide, applied, also=(self._paths.topic(key),))
+        self._editor.edit(path, decide, applied, also=(self._paths.topic(key),))
 
 
 def _already_set(what: str, *, listed: bool) -> Problem:

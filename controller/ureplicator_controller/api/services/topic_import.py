@@ -226,7 +226,8 @@ class TopicImporter:
             return Edit(result, (written, *checks, *unlisting))
 
         also = (paths.ideal_topic(key), paths.blacklisted(key))
-        return self._intents.edit(key, decide, request_id=request_id, also=also)
+        written = self._intents.written(key, request_id)
+        return self._intents.editor.edit(paths.topic(key), decide, written, also=also, latest=False)
 
     def _restored(
         self, key: TopicKey, before: TopicIntent | None, wanted: TopicIntent, picture: Picture

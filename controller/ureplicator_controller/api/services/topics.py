@@ -127,13 +127,13 @@ class TopicService:
                 raise_partitions=raise_partitions,
             )
 
-        def change(now: TopicIntent | None) -> TopicIntent:
-            known = require_not_shrinking(key, now, partitions)
-            if known.partitions == partitions:
-                return known
-            return replace(known, partitions=partitions, whole=whole)
+        def change(now: TopicIntent) -> TopicIntent:
+            require_not_shrinking(key, now, partitions)
+            if now.partitions == partitions:
+                return now
+            return replace(now, partitions=partitions, whole=whole)
 
-        self._intents.write(key, change, request_id=self._new_id(), condition=condition)
+        self._intents.change(key, change, condition)
         return replace(before, partitions=partitions)
 
     def delete(
@@ -149,7 +149,6 @@ class TopicService:
         Until then the deletion of its positions can be requested; that request cannot be revoked.
         """
         before = require_whitelisted(key, self._intents.find(key, condition), self._intents.known)
-        request_id = self._new_id()
 
         def deleting(now: TopicIntent) -> TopicIntent:
             forget = forget_positions or now.forget_positions
@@ -158,10 +157,10 @@ class TopicService:
         def change(now: TopicIntent | None) -> TopicIntent | None:
             return deleting(now) if now is not None else None
 
-        def listing() -> Sequence[Operation]:
+        def listing(request_id: str) -> Sequence[Operation]:
             return self._blacklist.add(key, request_id) if is_auto_whitelisted else ()
 
-        self._intents.write(key, change, request_id=request_id, condition=condition, more=listing)
+        self._intents.write(key, change, condition, listing)
         return deleting(before)
 
     def pause(

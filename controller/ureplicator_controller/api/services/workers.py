@@ -137,7 +137,7 @@ class WorkerService:
             known = _known(node)
             return known is not None and known.request_id == request_id
 
-        return self._editor.edit_latest(path, decide, applied, expected=condition.allows)
+        return self._editor.edit(path, decide, applied, expected=condition.allows)
 
     def _live_worker(self, worker: WorkerId) -> KnownWorker:
         """A live worker that the leader has not registered yet."""
