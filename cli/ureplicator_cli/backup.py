@@ -6,7 +6,6 @@ item is reported, with what of it was refused, and the exit code is 1 if anythin
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from ureplicator_cli.fleet_file.results import (
     refuse_other_fleet,
 )
 from ureplicator_cli.options import url_option
-from ureplicator_cli.output import fail
+from ureplicator_cli.output import fail, print_json
 from ureplicator_cli.rest_client import RestClient, RestFailure, quoted
 
 
@@ -71,7 +70,7 @@ def import_fleet(file: Path, dry_run: bool, as_json: bool, url: str) -> None:
     except (InvalidBackup, RestFailure) as error:
         fail(str(error))
     if as_json:
-        click.echo(json.dumps({"dryRun": dry_run, "items": results}, indent=2))
+        print_json({"dryRun": dry_run, "items": results})
     else:
         print_counts(results, dry_run=dry_run)
     sys.exit(1 if any(is_refused(result) for result in results) else 0)

@@ -6,7 +6,6 @@ was refused or failed. Repeated, it does what is left.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,7 +24,7 @@ from ureplicator_cli.fleet_file.results import (
 )
 from ureplicator_cli.fleet_file.steps import Step, steps
 from ureplicator_cli.options import url_option
-from ureplicator_cli.output import fail
+from ureplicator_cli.output import fail, print_json
 from ureplicator_cli.rest_client import RestClient, RestFailure, quoted
 
 _UNCHANGED = "unchanged"
@@ -60,7 +59,7 @@ def apply(file: Path, prune: bool, dry_run: bool, as_json: bool, url: str) -> No
     except (InvalidBackup, RestFailure) as error:
         fail(str(error))
     if as_json:
-        click.echo(json.dumps({"dryRun": dry_run, "items": results}, indent=2))
+        print_json({"dryRun": dry_run, "items": results})
     else:
         print_counts(results, dry_run=dry_run)
     sys.exit(1 if any(map(is_refused, results)) else 0)
