@@ -82,7 +82,7 @@ class ControlMetrics:
         self._of_moves(registry)
         self._of_clusters(registry)
         self._of_groups(registry)
-        self._of_following(registry)
+        self._of_syncs(registry)
         self._of_heartbeats(registry)
 
     def _of_moves(self, registry: CollectorRegistry) -> None:
@@ -175,21 +175,21 @@ class ControlMetrics:
             registry=registry,
         )
 
-    def _of_following(self, registry: CollectorRegistry) -> None:
-        self.followed = Gauge(
+    def _of_syncs(self, registry: CollectorRegistry) -> None:
+        self.synced_topics = Gauge(
             "ureplicator_controller_followed_topics",
-            "Topics by the state of what follows to their target topics (kind: configs, acls, claims); 0"
+            "Topics by the state of their syncs (kind: configs, acls, claims); 0"
             " while not leading. Settings are compared on every route.",
             ["route", "kind", "state"],
             registry=registry,
         )
-        self.follow_writes = Counter(
+        self.sync_changes = Counter(
             "ureplicator_controller_follow_changes",
             "Settings or access rights of target topics that were changed.",
             ["route", "kind"],
             registry=registry,
         )
-        self.follow_failures = Counter(
+        self.sync_failures = Counter(
             "ureplicator_controller_follow_failures",
             "Rounds in which settings or access rights could not be compared; retried with backoff.",
             ["route", "kind"],

@@ -37,8 +37,8 @@ from ureplicator_controller.api.services.topic_checks import (
     require_not_deleting,
     require_partition,
 )
-from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.positions.effects import PositionEffect, effect_of
+from ureplicator_controller.core.syncs.topics import route_settings
 
 T = TypeVar("T", int, Extent, Position)
 

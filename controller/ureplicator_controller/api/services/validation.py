@@ -24,7 +24,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 )
 from ureplicator_controller.core.topics.rules import source_deletion
 from ureplicator_controller.core.topics.source_deletion import KEEP, Outlooks
-from ureplicator_controller.engines.following.follower import FollowState
+from ureplicator_controller.engines.syncs.thread import TopicSyncState
 from ureplicator_controller.engines.target_limits import check_limits
 
 LIMITS_TIMEOUT_S = 5.0
@@ -130,7 +130,7 @@ def harm_conditions(
             report = decode_sync(node.data) if node is not None else None
         except UnreadableContent:
             continue  # it is among the unreadable nodes
-        count = report.states.get(FollowState.HARMFUL, 0) if report is not None else 0
+        count = report.states.get(TopicSyncState.HARMFUL, 0) if report is not None else 0
         if report is not None and count:
             yield (
                 f"route {route}: settings of {count} target topics refuse, change or delete records of"

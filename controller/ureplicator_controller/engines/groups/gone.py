@@ -33,7 +33,7 @@ from ureplicator_controller.core.groups.gone import (
     own_offsets,
 )
 from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
-from ureplicator_controller.engines.following.reports import ReportNeeds
+from ureplicator_controller.engines.syncs.reports import ReportNeeds
 
 log = logging.getLogger(__name__)
 

@@ -31,11 +31,11 @@ from ureplicator_controller.core.groups.decisions import (
 )
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.reports import Reports
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion, GoneOutcome, Round
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
+from ureplicator_controller.engines.syncs.reports import Reports
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from ureplicator_common.kafka.acls import (
     WRITE,
     TopicAcl,
 )
-from ureplicator_controller.core.following.topics import FollowedTopic
+from ureplicator_controller.core.syncs.topics import SyncedTopic
 
 ALL_USERS, ALL_TOPICS = "User:*", "*"
 BEHIND_ALL = "\x7f"
@@ -65,7 +65,7 @@ class AclPlan:
 
 
 def wanted_acls(
-    source: Collection[TopicAcl], topics: Sequence[FollowedTopic], *, prefix: str
+    source: Collection[TopicAcl], topics: Sequence[SyncedTopic], *, prefix: str
 ) -> Acls:
     """Rights that the target should have for these topics; `prefix`: of the route's naming."""
     targets = {topic.source: topic.target for topic in topics}
@@ -126,14 +126,14 @@ def acl_plan(
     *,
     target: Acls,
     added: Acls,
-    followed: Collection[str],
+    synced: Collection[str],
     held: Collection[str],
     withheld: Acls = frozenset(),
 ) -> AclPlan:
     """Changes that lead to `wanted`.
 
-    `target`: rights that are there; `added`: those that the route wrote down as its own; `followed`, `held`:
-    target topics that follow, and those that are stopped. Rights on any others belong to operators.
+    `target`: rights that are there; `added`: those that the route wrote down as its own; `synced`, `held`:
+    target topics that are synced, and those that are stopped. Rights on any others belong to operators.
     `withheld`: rights that are not added in this round.
     """
     due = sorted(wanted - target - withheld)
@@ -141,7 +141,7 @@ def acl_plan(
     room = max(0, MAX_ACLS - len(added))
     add = frozenset(acl for acl in due if acl in added) | frozenset(fresh[:room])
     obsolete = added - wanted
-    gone = frozenset(acl for acl in obsolete if _concerns(acl, followed))
+    gone = frozenset(acl for acl in obsolete if _concerns(acl, synced))
     kept = frozenset(acl for acl in obsolete - gone if _concerns(acl, held))
     return AclPlan(
         add=add,

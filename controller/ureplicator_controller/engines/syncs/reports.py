@@ -1,4 +1,4 @@
-"""Reports of what follows beside the records, for REST and its clients: the last passes of each sync.
+"""Reports of the last passes of each sync, for REST and its clients.
 
 The leader writes them, fenced by its epoch. A report whose figures are the same is written again after
 REFRESH_S, so that its time is not older than that and the interval of the sync. A report that could not be

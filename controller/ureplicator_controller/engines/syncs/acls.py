@@ -17,7 +17,8 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import PREFIXED, AclAdmin, AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.znodes import Paths, decode_acls, encode_acls
-from ureplicator_controller.core.following.acls import (
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.syncs.acls import (
     MAX_ACLS,
     AclPlan,
     Acls,
@@ -25,15 +26,14 @@ from ureplicator_controller.core.following.acls import (
     first_rights,
     wanted_acls,
 )
-from ureplicator_controller.core.following.topics import (
-    FollowedTopic,
-    followed_topics,
+from ureplicator_controller.core.syncs.topics import (
+    SyncedTopic,
     held_targets,
     route_settings,
+    synced_topics,
 )
-from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
-from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
+from ureplicator_controller.engines.syncs.thread import Term, TopicSync, TopicSyncState
 
 LOCKS_OUT = AclRefused(
     "the first right on a topic closes it to all others, and to the copiers, where the brokers have"
@@ -45,7 +45,7 @@ TOO_MANY = AclRefused(f"the route has added {MAX_ACLS} rights, the maximum")
 
 
 class AclWork:
-    """Adds and removes rights at the target. `Work` of a `Follower`."""
+    """Adds and removes rights at the target. `Work` of a `SyncThread`."""
 
     kind = SyncKind.ACLS
 
@@ -64,21 +64,21 @@ class AclWork:
         self._admins: tuple[AclAdmin, AclAdmin] | None = None
         self._node = FencedNode(coordination, paths.route_acls(config.route), writer)
 
-    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
+    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, TopicSync]:
         source, target = self._opened()
         may_write = term.reading()
         own = self._own()
         try:
             wanted, plan = self._plan(snapshot, own, source=source.read(), target=target.read())
         except NoAuthorizer as error:
-            return {"*": Followed(FollowState.NO_AUTHORIZER, str(error))}
-        outcomes = {_subject(acl): Followed(FollowState.EQUAL) for acl in wanted}
+            return {"*": TopicSync(TopicSyncState.NO_AUTHORIZER, str(error))}
+        outcomes = {_subject(acl): TopicSync(TopicSyncState.EQUAL) for acl in wanted}
         left = dict.fromkeys(plan.left, TOO_MANY) | dict.fromkeys(plan.withheld, LOCKS_OUT)
         if plan.is_quiet:
             return outcomes | _refused(left)
         if not may_write() or not self._store(plan.before, term):
             return outcomes | {
-                _subject(acl): Followed(FollowState.PENDING) for acl in plan.add | plan.remove
+                _subject(acl): TopicSync(TopicSyncState.PENDING) for acl in plan.add | plan.remove
             }
         failed = _changed(target, plan, may_write)
         self._store(_achieved(plan, failed), term)
@@ -89,19 +89,19 @@ class AclWork:
     ) -> tuple[Acls, AclPlan]:
         """The rights that the target should have, and the changes that lead there."""
         route, configured = self._config.route, self._config.settings
-        topics = self._same(followed_topics(snapshot, route))
+        topics = self._same(synced_topics(snapshot, route))
         prefix = route_settings(snapshot, route, configured).prefix
         wanted = wanted_acls(source, topics, prefix=prefix)
         return wanted, acl_plan(
             wanted,
             target=target,
             added=own,
-            followed=frozenset(each.target for each in topics),
+            synced=frozenset(each.target for each in topics),
             held=held_targets(snapshot, route, configured, topics),
             withheld=self._withheld(wanted - target, target),
         )
 
-    def _same(self, topics: tuple[FollowedTopic, ...]) -> tuple[FollowedTopic, ...]:
+    def _same(self, topics: tuple[SyncedTopic, ...]) -> tuple[SyncedTopic, ...]:
         """Those that the source has, by their ids: rights on the copies of any others stay. A cluster's name
         may lead to another one, and a topic may have been recreated."""
         source, _ = self._opened()
@@ -159,11 +159,11 @@ def _achieved(plan: AclPlan, failed: Mapping[TopicAcl, OperatingError]) -> Acls:
     return (plan.after - (plan.add & refused)) | (plan.remove & failed.keys())
 
 
-def _outcomes(plan: AclPlan, failed: Mapping[TopicAcl, OperatingError]) -> dict[str, Followed]:
-    outcomes: dict[str, Followed] = {}
+def _outcomes(plan: AclPlan, failed: Mapping[TopicAcl, OperatingError]) -> dict[str, TopicSync]:
+    outcomes: dict[str, TopicSync] = {}
     for acl, text in _texts(plan):
         if acl not in failed:
-            before = outcomes.get(_subject(acl), Followed(FollowState.CHANGED))
+            before = outcomes.get(_subject(acl), TopicSync(TopicSyncState.CHANGED))
             reason = "; ".join(filter(None, (before.reason, text)))
             outcomes[_subject(acl)] = replace(before, reason=reason, changes=before.changes + 1)
     for subject, outcome in _refused(failed).items():
@@ -177,10 +177,10 @@ def _texts(plan: AclPlan) -> Iterator[tuple[TopicAcl, str]]:
     yield from ((acl, f"removed at the target: {acl}") for acl in sorted(plan.remove))
 
 
-def _refused(failed: Mapping[TopicAcl, OperatingError]) -> dict[str, Followed]:
+def _refused(failed: Mapping[TopicAcl, OperatingError]) -> dict[str, TopicSync]:
     return {
-        _subject(acl): Followed(
-            FollowState.REFUSED if isinstance(error, AclRefused) else FollowState.UNKNOWN,
+        _subject(acl): TopicSync(
+            TopicSyncState.REFUSED if isinstance(error, AclRefused) else TopicSyncState.UNKNOWN,
             f"{acl}: {error}",
         )
         for acl, error in sorted(failed.items())

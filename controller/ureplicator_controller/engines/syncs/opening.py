@@ -14,19 +14,19 @@ from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.engines.fenced_writer import FencedWriter
-from ureplicator_controller.engines.following.acls import AclWork
-from ureplicator_controller.engines.following.claims import INTERVAL_S, ClaimWork
-from ureplicator_controller.engines.following.configs import ConfigWork
-from ureplicator_controller.engines.following.follower import Follower, Seen, Work
-from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.acls import AclWork
+from ureplicator_controller.engines.syncs.claims import INTERVAL_S, ClaimWork
+from ureplicator_controller.engines.syncs.configs import ConfigWork
+from ureplicator_controller.engines.syncs.reports import ReportNeeds
+from ureplicator_controller.engines.syncs.thread import Seen, SyncThread, Work
 
 CHECK_INTERVAL_S = 300.0
 """Between two rounds that read the settings of all topics and change none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerNeeds:
+class SyncNeeds:
     """Everything that the threads of all routes share. `topics`, `acls`, `claims`: clients by the
     name of a cluster; `routes`: all that are configured."""
 
@@ -51,19 +51,19 @@ class FollowerNeeds:
         )
 
 
-def open_followers(config: RouteConfig, needs: FollowerNeeds) -> Iterator[Follower]:
+def open_syncs(config: RouteConfig, needs: SyncNeeds) -> Iterator[SyncThread]:
     """Those that the route has enabled, and the check of settings that every route has. Nothing is connected
     before this process leads."""
     configs = config.sync_topic_configs
     interval_s = configs.interval_s if configs.enabled else CHECK_INTERVAL_S
-    yield _follower(_configs(config, needs), config, needs, interval_s)
+    yield _thread(_configs(config, needs), config, needs, interval_s)
     if config.sync_topic_acls.enabled:
-        yield _follower(_acls(config, needs), config, needs, config.sync_topic_acls.interval_s)
+        yield _thread(_acls(config, needs), config, needs, config.sync_topic_acls.interval_s)
     if config.claim_targets:
-        yield _follower(_claims(config, needs), config, needs, INTERVAL_S)
+        yield _thread(_claims(config, needs), config, needs, INTERVAL_S)
 
 
-def _claims(config: RouteConfig, needs: FollowerNeeds) -> ClaimWork:
+def _claims(config: RouteConfig, needs: SyncNeeds) -> ClaimWork:
     return ClaimWork(
         fleet=needs.fleet,
         config=config,
@@ -74,7 +74,7 @@ def _claims(config: RouteConfig, needs: FollowerNeeds) -> ClaimWork:
     )
 
 
-def _configs(config: RouteConfig, needs: FollowerNeeds) -> ConfigWork:
+def _configs(config: RouteConfig, needs: SyncNeeds) -> ConfigWork:
     return ConfigWork(
         config=config,
         source=lambda: needs.topics(config.source),
@@ -82,7 +82,7 @@ def _configs(config: RouteConfig, needs: FollowerNeeds) -> ConfigWork:
     )
 
 
-def _acls(config: RouteConfig, needs: FollowerNeeds) -> AclWork:
+def _acls(config: RouteConfig, needs: SyncNeeds) -> AclWork:
     return AclWork(
         config=config,
         source=lambda: needs.acls(config.source),
@@ -93,8 +93,8 @@ def _acls(config: RouteConfig, needs: FollowerNeeds) -> AclWork:
     )
 
 
-def _follower(work: Work, config: RouteConfig, needs: FollowerNeeds, interval_s: float) -> Follower:
-    return Follower(
+def _thread(work: Work, config: RouteConfig, needs: SyncNeeds, interval_s: float) -> SyncThread:
+    return SyncThread(
         route=config.route,
         work=work,
         seen=needs.seen,

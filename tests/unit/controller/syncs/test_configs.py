@@ -17,7 +17,9 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
 )
-from ureplicator_controller.core.following.configs import (
+from ureplicator_controller.core.state.decoding import Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.syncs.configs import (
     EXCLUDED,
     NOT_ENABLED,
     NOT_THERE,
@@ -28,9 +30,7 @@ from ureplicator_controller.core.following.configs import (
     differences,
     topic_drift,
 )
-from ureplicator_controller.core.following.topics import FollowedTopic, followed_topics
-from ureplicator_controller.core.state.decoding import Stored
-from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.syncs.topics import SyncedTopic, synced_topics
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 
 ROUTE = Route("a", "b")
@@ -196,7 +196,7 @@ def test_patterns_match_whole_names() -> None:
 
 
 def drift(source: Side, target: Side) -> TopicDrift:
-    topic = FollowedTopic("t", "x.t", source_id="S", target_id="T")
+    topic = SyncedTopic("t", "x.t", source_id="S", target_id="T")
     return topic_drift(topic, source, target, rules=RULES)
 
 
@@ -234,7 +234,7 @@ def test_a_topic_whose_settings_are_not_shown() -> None:
     assert found.reason == "target topic x.t: not authorized"
 
 
-def test_followed_topics() -> None:
+def test_synced_topics() -> None:
     def stored(intent: TopicIntent) -> Stored[TopicIntent]:
         return Stored(intent, 0, 0, SessionId(0))
 
@@ -253,11 +253,11 @@ def test_followed_topics() -> None:
         | {TopicKey(Route("b", "a"), "other"): stored(TopicIntent(1, 1, target_topic="other"))},
         unreadable_topics=frozenset({TopicKey(ROUTE, "unreadable")}),
     )
-    assert followed_topics(snapshot, ROUTE) == (
-        FollowedTopic("named", "n", source_id="S", target_id="T"),
-        FollowedTopic("plain", "plain", is_whole=True),
+    assert synced_topics(snapshot, ROUTE) == (
+        SyncedTopic("named", "n", source_id="S", target_id="T"),
+        SyncedTopic("plain", "plain", is_whole=True),
     )
-    (other,) = followed_topics(snapshot, Route("b", "a"))
+    (other,) = synced_topics(snapshot, Route("b", "a"))
     assert other.target == "other"
 
 
@@ -265,7 +265,7 @@ def test_settings_that_harm_records_are_named_also_where_nothing_is_to_be_change
     """`message.timestamp.type` is excluded by default."""
     info = TopicInfo(1, "id")
     stamping = settings({"message.timestamp.type": "LogAppendTime"})
-    topic = FollowedTopic(source="t", target="x")
+    topic = SyncedTopic(source="t", target="x")
     drift = topic_drift(topic, Side(info, settings()), Side(info, stamping), rules=RULES)
     assert drift.changes == {}
     assert [text.partition(",")[0] for text in drift.harm] == [

@@ -16,9 +16,9 @@ from ureplicator_common.model import Route, SessionId, TopicKey, TopicState
 from ureplicator_common.znodes import Paths, decode_sync
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.claims import UNUSED_S
-from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.claims import UNUSED_S
+from ureplicator_controller.engines.syncs.opening import SyncNeeds, open_syncs
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
@@ -45,9 +45,9 @@ class World:
         for path in PATHS.skeleton:
             self.store.ensure(path)
         clusters: Mapping[str, MemoryClaimTopic] = {"a": self.source, "b": self.target}
-        _, self.follower = open_followers(
+        _, self.sync = open_syncs(
             RouteConfig(source="a", target="b", claim_targets=True),
-            FollowerNeeds(
+            SyncNeeds(
                 topics=lambda name: MemoryTopicAdmin(),
                 acls=lambda name: MemoryAclAdmin(),
                 claims=lambda name: clusters[name].log(),
@@ -75,7 +75,7 @@ class World:
 
     def round(self, *, after_s: float = 0.0) -> Mapping[str, int]:
         self.clock.advance(after_s)
-        self.follower.run_once()
+        self.sync.run_once()
         return self.report().states
 
     def report(self) -> SyncReport:
@@ -165,13 +165,13 @@ def test_topic_that_another_fleet_writes_is_reported_and_copied_on(
 
 def test_controller_that_does_not_lead_writes_nothing(world: World) -> None:
     world.epoch = None
-    world.follower.run_once()
+    world.sync.run_once()
     assert world.target.requests == 0
 
 
 def test_cluster_that_is_away_is_reported(world: World) -> None:
     world.target.failure = ClusterUnavailable("b is away")
-    world.follower.run_once()
+    world.sync.run_once()
     assert world.report().error == "b is away"
     world.target.failure = None
     assert world.round() == {"changed": 2}

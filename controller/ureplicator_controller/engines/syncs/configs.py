@@ -13,15 +13,15 @@ from ureplicator_common.contents import SyncKind
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin, TopicInfo, TopicRefused, TopicSetting
 from ureplicator_common.portions import portions
-from ureplicator_controller.core.following.configs import (
+from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.syncs.configs import (
     ConfigRules,
     Side,
     TopicDrift,
     topic_drift,
 )
-from ureplicator_controller.core.following.topics import FollowedTopic, followed_topics
-from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
+from ureplicator_controller.core.syncs.topics import SyncedTopic, synced_topics
+from ureplicator_controller.engines.syncs.thread import Term, TopicSync, TopicSyncState
 
 PORTION = 500
 """Topics that are read, and changed, with one request each."""
@@ -38,7 +38,7 @@ def config_rules(config: RouteConfig) -> ConfigRules:
 
 
 def compare_topics(
-    topics: Sequence[FollowedTopic], *, source: TopicAdmin, target: TopicAdmin, rules: ConfigRules
+    topics: Sequence[SyncedTopic], *, source: TopicAdmin, target: TopicAdmin, rules: ConfigRules
 ) -> list[TopicDrift]:
     """Differences of each topic. Raises ClusterUnavailable."""
     return [
@@ -49,7 +49,7 @@ def compare_topics(
 
 
 def _compared(
-    topics: Sequence[FollowedTopic], *, source: TopicAdmin, target: TopicAdmin, rules: ConfigRules
+    topics: Sequence[SyncedTopic], *, source: TopicAdmin, target: TopicAdmin, rules: ConfigRules
 ) -> list[TopicDrift]:
     here = _sides(source, [each.source for each in topics])
     there = _sides(target, [each.target for each in topics])
@@ -68,7 +68,7 @@ def _sides(admin: TopicAdmin, names: Sequence[str]) -> Mapping[str, Side]:
 
 class ConfigWork:
     """Changes settings of target topics that differ, if the route says so, and finds those that harm.
-    `Work` of a `Follower`."""
+    `Work` of a `SyncThread`."""
 
     kind = SyncKind.CONFIGS
 
@@ -84,11 +84,11 @@ class ConfigWork:
         self._admins: tuple[TopicAdmin, TopicAdmin] | None = None
         self._rules = config_rules(config)
 
-    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
+    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, TopicSync]:
         source, target = self._opened()
-        outcomes: dict[str, Followed] = {}
+        outcomes: dict[str, TopicSync] = {}
         config = self._config
-        topics = followed_topics(snapshot, config.route)
+        topics = synced_topics(snapshot, config.route)
         for portion in portions(topics, PORTION):
             may_write = term.reading()
             drifts = _compared(portion, source=source, target=target, rules=self._rules)
@@ -109,7 +109,7 @@ class ConfigWork:
 
 def change_settings(
     target: TopicAdmin, drifts: Sequence[TopicDrift], *, may_write: Callable[[], bool]
-) -> dict[str, Followed]:
+) -> dict[str, TopicSync]:
     """Change what is to be changed; source topic -> outcome. Raises ClusterUnavailable."""
     due = {each.topic.target: each.changes for each in drifts if each.changes}
     if due and not may_write():
@@ -121,15 +121,15 @@ def change_settings(
     }
 
 
-def _left(drift: TopicDrift) -> Followed:
+def _left(drift: TopicDrift) -> TopicSync:
     """Outcome where nothing was changed."""
     if drift.reason:
-        return Followed(FollowState.UNKNOWN, drift.reason)
+        return TopicSync(TopicSyncState.UNKNOWN, drift.reason)
     if drift.changes:
-        return Followed(FollowState.PENDING)
+        return TopicSync(TopicSyncState.PENDING)
     if drift.harm:
-        return Followed(FollowState.HARMFUL, "; ".join(drift.harm))
-    return Followed(FollowState.EQUAL)
+        return TopicSync(TopicSyncState.HARMFUL, "; ".join(drift.harm))
+    return TopicSync(TopicSyncState.EQUAL)
 
 
 def _outcome(
@@ -137,19 +137,19 @@ def _outcome(
     drift: TopicDrift,
     failed: OperatingError | None,
     may_write: Callable[[], bool],
-) -> Followed:
+) -> TopicSync:
     if drift.reason or not drift.changes:
         return _left(drift)
     if failed is None:
-        return Followed(FollowState.CHANGED, _text(drift.changes), len(drift.changes))
+        return TopicSync(TopicSyncState.CHANGED, _text(drift.changes), len(drift.changes))
     if not isinstance(failed, TopicRefused):
-        return Followed(FollowState.UNKNOWN, str(failed))
+        return TopicSync(TopicSyncState.UNKNOWN, str(failed))
     return _one_by_one(target, drift, failed, may_write)
 
 
 def _one_by_one(
     target: TopicAdmin, drift: TopicDrift, refused: OperatingError, may_write: Callable[[], bool]
-) -> Followed:
+) -> TopicSync:
     """A setting that the cluster refuses keeps no other from being changed."""
     name = drift.topic.target
     failed: dict[str, OperatingError] = {}
@@ -160,8 +160,8 @@ def _one_by_one(
             one = target.alter_settings({name: {setting: value}})
             failed |= {setting: one[name]} if name in one else {}
     reasons = [f"{setting} not changed: {error}" for setting, error in failed.items()]
-    return Followed(
-        FollowState.REFUSED if failed else FollowState.CHANGED,
+    return TopicSync(
+        TopicSyncState.REFUSED if failed else TopicSyncState.CHANGED,
         "; ".join(reasons),
         len(drift.changes) - len(failed),
     )

@@ -1,4 +1,4 @@
-"""Topics of a route whose target topics follow their sources. Pure."""
+"""Topics of a route whose target topics are synced with their sources. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedTopic:
+class SyncedTopic:
     """A topic that a route copies. Ids: those of the clusters, "" where unknown.
 
     `is_whole`: all partitions of the source are copied, also those added later.
@@ -22,10 +22,10 @@ class FollowedTopic:
     is_whole: bool = False
 
 
-def followed_topics(snapshot: Snapshot, route: Route) -> tuple[FollowedTopic, ...]:
+def synced_topics(snapshot: Snapshot, route: Route) -> tuple[SyncedTopic, ...]:
     """Topics of the route, without those that are stopped, being deleted or not readable."""
     return tuple(
-        FollowedTopic(
+        SyncedTopic(
             source=key.topic,
             target=stored.value.target_topic,
             source_id=stored.value.source_topic_id,
@@ -41,15 +41,15 @@ def followed_topics(snapshot: Snapshot, route: Route) -> tuple[FollowedTopic, ..
 
 
 def held_targets(
-    snapshot: Snapshot, route: Route, configured: RouteSettings, followed: tuple[FollowedTopic, ...]
+    snapshot: Snapshot, route: Route, configured: RouteSettings, synced: tuple[SyncedTopic, ...]
 ) -> frozenset[str]:
-    """Target topics of the route that do not follow now.
+    """Target topics of the route that are not synced now.
 
     `configured`: settings of the route, for the name of a topic that cannot be read while the leader has
     published none.
     """
     settings = route_settings(snapshot, route, configured)
-    names = {each.source for each in followed}
+    names = {each.source for each in synced}
     return frozenset(
         stored.value.target_topic
         if (stored := snapshot.topics.get(key)) is not None

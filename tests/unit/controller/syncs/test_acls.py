@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.kafka.acls import ALLOW, DENY, LITERAL, PREFIXED, TopicAcl
-from ureplicator_controller.core.following import acls as rules
-from ureplicator_controller.core.following.acls import (
+from ureplicator_controller.core.syncs import acls as rules
+from ureplicator_controller.core.syncs.acls import (
     AclPlan,
     acl_plan,
     first_rights,
     wanted_acls,
 )
-from ureplicator_controller.core.following.topics import FollowedTopic
+from ureplicator_controller.core.syncs.topics import SyncedTopic
 
-TOPICS = (FollowedTopic("app-1", "x.app-1"), FollowedTopic("app-2", "other"))
+TOPICS = (SyncedTopic("app-1", "x.app-1"), SyncedTopic("app-2", "other"))
 BOB, ALL_USERS = "User:bob", "User:*"
 
 
@@ -86,14 +86,14 @@ def plan(
     *want: TopicAcl,
     target: set[TopicAcl] | None = None,
     added: set[TopicAcl] | None = None,
-    followed: tuple[str, ...] = ("a", "b", "c"),
+    synced: tuple[str, ...] = ("a", "b", "c"),
     held: tuple[str, ...] = (),
 ) -> AclPlan:
     return acl_plan(
         frozenset(want),
         target=frozenset(target or ()),
         added=frozenset(added or ()),
-        followed=followed,
+        synced=synced,
         held=held,
     )
 
@@ -121,21 +121,21 @@ def test_an_own_right_that_operators_removed_is_added_again_or_forgotten() -> No
 
 
 def test_rights_on_stopped_topics_are_kept_and_remembered() -> None:
-    found = plan(target={A}, added={A}, followed=("b",), held=("a",))
+    found = plan(target={A}, added={A}, synced=("b",), held=("a",))
     assert found.is_quiet
     assert found.after == {A}
 
 
 def test_rights_on_topics_that_are_not_copied_any_more_are_left_to_operators() -> None:
-    found = plan(target={A}, added={A}, followed=("b",))
+    found = plan(target={A}, added={A}, synced=("b",))
     assert (found.remove, found.after) == (NONE, NONE)
 
 
 def test_prefixes_belong_to_the_topics_that_begin_with_them() -> None:
     prefixed = acl("a", PREFIXED)
-    assert plan(target={prefixed}, added={prefixed}, followed=("a-1",)).remove == {prefixed}
-    assert plan(target={prefixed}, added={prefixed}, held=("a-1",), followed=()).after == {prefixed}
-    assert plan(target={prefixed}, added={prefixed}, followed=("b",)).remove == NONE
+    assert plan(target={prefixed}, added={prefixed}, synced=("a-1",)).remove == {prefixed}
+    assert plan(target={prefixed}, added={prefixed}, held=("a-1",), synced=()).after == {prefixed}
+    assert plan(target={prefixed}, added={prefixed}, synced=("b",)).remove == NONE
 
 
 def test_the_number_of_own_rights_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import Row, row, tombstone
-from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps, forward
 from ureplicator_testkit.records import batches
@@ -34,7 +34,7 @@ def ended(*, at: int, producer: int = 7, commit: bool = True) -> bytes:
 
 
 def test_rows_of_aborted_transactions_do_not_count() -> None:
-    maps = FollowedMaps()
+    maps = RouteMaps()
     first, second, third = (MapSegment(0, n, 0) for n in (1, 2, 3))
     log = [
         sent([mapped(P0, first), mapped(P1, first)], at=0),
@@ -51,7 +51,7 @@ def test_rows_of_aborted_transactions_do_not_count() -> None:
 
 
 def test_a_batch_that_was_read_is_left_out() -> None:
-    maps = FollowedMaps()
+    maps = RouteMaps()
     data = sent([mapped(P0, MapSegment(0, 1, 0)), tombstone(P0, 0)], at=0)
     maps.fetched(decode_batches(data), [])
     assert maps.next_offset == 2
@@ -80,7 +80,7 @@ def test_the_stored_position_says_how_far_the_newest_segment_reaches() -> None:
 
 
 def test_a_map_reaches_the_position_that_names_its_newest_segment() -> None:
-    maps = FollowedMaps()
+    maps = RouteMaps()
     assert not maps.reaches(P0, stored(90, target_end=93, mapped=3))
     assert maps.reaches(P0, Position(90))
     assert maps.reaches(P0, stored(90, target_end=93, mapped=-1))
@@ -109,7 +109,7 @@ def test_a_run_that_the_next_owner_goes_on_with_reaches_to_its_position(hole: in
     first = Chunk("s", "t", (MapSegment(0, 10, 0),), open=True)
     begun = MapSegment(20 + hole, 21 + hole, 20)
     second = Chunk("s", "t", (begun,), open=True, begin=(20, 20))
-    maps = FollowedMaps()
+    maps = RouteMaps()
     maps.add([row(P0, first), row(P0, second)])
     stored = Position(500 + hole, 0, Provenance("c", "s", "t", "w", 0, 1, 500, mapped=20).encode())
     segments = maps.view(P0, stored).segments()

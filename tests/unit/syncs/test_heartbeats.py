@@ -16,12 +16,12 @@ from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import reconcile_topics
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
-from ureplicator_controller.engines.following.heartbeats import (
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.heartbeats import (
     LATE_S,
     HeartbeatClusters,
     HeartbeatThread,
 )
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin

@@ -22,7 +22,7 @@ from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.model import Route, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.between_fleets import new_claim
-from ureplicator_controller.engines.following.follower import Followed, FollowState, Term
+from ureplicator_controller.engines.syncs.thread import Term, TopicSync, TopicSyncState
 
 INTERVAL_S = 10.0
 UNUSED_S = 30.0
@@ -30,7 +30,7 @@ UNUSED_S = 30.0
 
 
 class ClaimWork:
-    """Claims of one route. `Work` of a `Follower`. `routes`: all that are configured."""
+    """Claims of one route. `Work` of a `SyncThread`. `routes`: all that are configured."""
 
     kind = SyncKind.CLAIMS
 
@@ -51,7 +51,7 @@ class ClaimWork:
         self._logs: tuple[ClaimLog, ClaimLog] | None = None
         self._clock = clock
 
-    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
+    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, TopicSync]:
         source, target = self._opened()
         may_write = term.reading()
         claims = target.read()
@@ -82,20 +82,20 @@ class ClaimWork:
 
     def _kept(
         self, claim: Claim, claims: Claims, target: ClaimLog, may_write: Callable[[], bool]
-    ) -> Followed:
+    ) -> TopicSync:
         is_written = claims.of(self._fleet, claim.target_topic) != claim
         if is_written:
             if not may_write():
-                return Followed(FollowState.PENDING)
+                return TopicSync(TopicSyncState.PENDING)
             target.write(claim)
         others = claims.others(self._fleet, claim.target_topic)
         if others:
             names = " and ".join(map(str, others))
             reason = f"target topic {claim.target_topic} is written by {names}, too"
-            return Followed(FollowState.REFUSED, reason, changes=int(is_written))
+            return TopicSync(TopicSyncState.REFUSED, reason, changes=int(is_written))
         if is_written:
-            return Followed(FollowState.CHANGED, f"{claim.target_topic} claimed", changes=1)
-        return Followed(FollowState.EQUAL)
+            return TopicSync(TopicSyncState.CHANGED, f"{claim.target_topic} claimed", changes=1)
+        return TopicSync(TopicSyncState.EQUAL)
 
     def _withdrawn(self, snapshot: Snapshot) -> Set[str]:
         """Target topics of routes that are not configured: their topics are stopped, not deleted."""

@@ -17,9 +17,9 @@ from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths, decode_acls, encode_acls
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.follower import MAX_AGE_S, FollowState
-from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.opening import SyncNeeds, open_syncs
+from ureplicator_controller.engines.syncs.thread import MAX_AGE_S, TopicSyncState
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
@@ -47,7 +47,7 @@ class World:
         self.intent = TopicIntent(1, 1, target_topic="orders")
         self.metrics = ControlMetrics(CollectorRegistry())
         clusters = {"a": self.source, "b": self.target}
-        needs = FollowerNeeds(
+        needs = SyncNeeds(
             topics=lambda name: MemoryTopicAdmin(),
             acls=clusters.__getitem__,
             claims=lambda name: MemoryClaimTopic(name).log(),
@@ -60,7 +60,7 @@ class World:
             metrics=self.metrics,
         )
         config = {**ROUTE._asdict(), "sync_topic_acls": {"enabled": True}}
-        _, self.sync = open_followers(RouteConfig.model_validate(config), needs)
+        _, self.sync = open_syncs(RouteConfig.model_validate(config), needs)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -74,7 +74,7 @@ class World:
         node = self.store.get(self.paths.route_acls(ROUTE))
         return set() if node is None else set(decode_acls(node.data).added)
 
-    def state(self, state: FollowState) -> float | None:
+    def state(self, state: TopicSyncState) -> float | None:
         labels = {"route": str(ROUTE), "kind": "acls", "state": state.value}
         name = "ureplicator_controller_followed_topics"
         return self.metrics.registry.get_sample_value(name, labels)
@@ -95,9 +95,9 @@ def test_rights_follow_and_are_removed_again(world: World) -> None:
     world.target.acls = {FOREIGN}
     world.sync.run_once()
     assert world.target.acls == {READ, FOREIGN}
-    assert (world.own(), world.state(FollowState.CHANGED)) == ({READ}, 1)
+    assert (world.own(), world.state(TopicSyncState.CHANGED)) == ({READ}, 1)
     world.sync.run_once()
-    assert world.state(FollowState.EQUAL) == 1
+    assert world.state(TopicSyncState.EQUAL) == 1
     world.source.acls = {DESCRIBE}
     world.sync.run_once()
     assert world.target.changes == [("+", READ), ("+", DESCRIBE), ("-", READ)]
@@ -111,12 +111,12 @@ def test_no_right_is_the_first_of_a_topic_that_is_open_to_everyone(world: World)
     world.sync.run_once()
     world.sync.run_once()
     assert (world.target.acls, world.own()) == (set(), set())
-    assert world.state(FollowState.REFUSED) == 1
+    assert world.state(TopicSyncState.REFUSED) == 1
     copier = replace(READ, name="*", principal="User:copier", operation="WRITE")
     world.target.acls = {copier}
     world.sync.run_once()
     assert world.target.acls == {copier, READ}
-    assert world.state(FollowState.CHANGED) == 1
+    assert world.state(TopicSyncState.CHANGED) == 1
 
 
 def test_rights_on_a_topic_that_the_source_lacks_or_has_anew_are_kept_as_they_are(
@@ -179,7 +179,7 @@ def test_nothing_is_changed_by_what_was_read_before(
     world.target.reading = lambda: fault(world)
     world.sync.run_once()
     assert (world.target.changes, world.own()) == ([], set())
-    assert world.state(FollowState.PENDING) == 1
+    assert world.state(TopicSyncState.PENDING) == 1
 
 
 def test_clusters_without_an_authorizer(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -189,7 +189,7 @@ def test_clusters_without_an_authorizer(world: World, caplog: pytest.LogCaptureF
     world.source.failure = NoAuthorizer("cluster at s:1: Security features are disabled")
     for _ in range(2):
         assert world.sync.run_once() == 60
-    assert world.state(FollowState.NO_AUTHORIZER) == 1
+    assert world.state(TopicSyncState.NO_AUTHORIZER) == 1
     assert world.target.acls == {READ}
     assert caplog.text.count("Security features are disabled") == 1
 
@@ -199,14 +199,14 @@ def test_rights_that_are_refused_are_not_the_routes_own(world: World) -> None:
     world.target.refused = {READ: AclRefused("no such principal")}
     world.sync.run_once()
     assert (world.target.acls, world.own()) == ({DESCRIBE}, {DESCRIBE})
-    assert world.state(FollowState.REFUSED) == 1
+    assert world.state(TopicSyncState.REFUSED) == 1
 
 
 def test_rights_whose_outcome_is_not_known_are_taken_for_the_routes_own(world: World) -> None:
     world.source.acls = {READ}
     world.target.refused = {READ: ClusterUnavailable("no response")}
     world.sync.run_once()
-    assert (world.own(), world.state(FollowState.UNKNOWN)) == ({READ}, 1)
+    assert (world.own(), world.state(TopicSyncState.UNKNOWN)) == ({READ}, 1)
     world.target.refused = {}
     world.sync.run_once()
     world.target.refused = {READ: ClusterUnavailable("no response")}

@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     rows: Sequence[Row]
 
 
-class FollowedMaps:
+class RouteMaps:
     """`next_offset`: of the topic, to be read next. `only`: partitions that are kept; None for all. `load`:
     see `partition_map.Load`, of any partition."""
 

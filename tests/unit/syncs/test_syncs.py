@@ -11,8 +11,8 @@ from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znodes import Paths, decode_sync, encode_sync
-from ureplicator_controller.engines.following.reports import REFRESH_S, ReportNeeds, StoredReports
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.reports import REFRESH_S, ReportNeeds, StoredReports
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore

@@ -11,19 +11,19 @@ from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.follower import (
+from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.opening import (
+    CHECK_INTERVAL_S,
+    SyncNeeds,
+    open_syncs,
+)
+from ureplicator_controller.engines.syncs.thread import (
     MAX_AGE_S,
     NOT_LEADING_S,
     RETRY_DELAYS_S,
-    Follower,
-    FollowState,
+    SyncThread,
+    TopicSyncState,
 )
-from ureplicator_controller.engines.following.opening import (
-    CHECK_INTERVAL_S,
-    FollowerNeeds,
-    open_followers,
-)
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
@@ -49,13 +49,13 @@ class World:
         self.clock = ManualClock()
         self.epoch: int | None = 3
         self.metrics = ControlMetrics(CollectorRegistry())
-        (self.sync,) = self.followers(ConfigSyncSettings(enabled=True))
+        (self.sync,) = self.threads(ConfigSyncSettings(enabled=True))
 
-    def followers(self, settings: ConfigSyncSettings) -> list[Follower]:
+    def threads(self, settings: ConfigSyncSettings) -> list[SyncThread]:
         return list(
-            open_followers(
+            open_syncs(
                 RouteConfig(source="a", target="b", sync_topic_configs=settings),
-                FollowerNeeds(
+                SyncNeeds(
                     topics=self.admin,
                     acls=lambda name: MemoryAclAdmin(),
                     claims=lambda name: MemoryClaimTopic(name).log(),
@@ -92,7 +92,7 @@ class World:
         """Settings of the source topic."""
         self.source.alter_settings({topic: configs})
 
-    def state(self, state: FollowState) -> float | None:
+    def state(self, state: TopicSyncState) -> float | None:
         labels = {"route": str(ROUTE), "kind": "configs", "state": state.value}
         name = "ureplicator_controller_followed_topics"
         return self.metrics.registry.get_sample_value(name, labels)
@@ -112,30 +112,30 @@ def test_settings_follow(world: World) -> None:
     world.configure(RETENTION)
     assert world.sync.run_once() == INTERVAL_S
     assert world.target.configs(TOPIC) == RETENTION
-    assert (world.state(FollowState.CHANGED), world.count("changes")) == (1, 1)
+    assert (world.state(TopicSyncState.CHANGED), world.count("changes")) == (1, 1)
     world.source.alter_settings({TOPIC: {"retention.ms": None}})
     world.sync.run_once()
     assert world.target.configs(TOPIC) == {"retention.ms": "7"}
     world.sync.run_once()
-    assert (world.state(FollowState.EQUAL), world.count("changes")) == (1, 2)
+    assert (world.state(TopicSyncState.EQUAL), world.count("changes")) == (1, 2)
 
 
 def test_a_route_that_changes_no_settings_says_which_harm_records(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The target topic existed, and its brokers stamp records."""
-    (check,) = world.followers(ConfigSyncSettings())
+    (check,) = world.threads(ConfigSyncSettings())
     world.configure(RETENTION)
     stamping = {"message.timestamp.type": "LogAppendTime", "retention.ms": "9"}
     world.target.alter_settings({TOPIC: stamping})
     for _ in range(2):
         assert check.run_once() == CHECK_INTERVAL_S
     assert world.target.configs(TOPIC) == stamping
-    assert (world.state(FollowState.HARMFUL), world.count("changes")) == (1, 0)
+    assert (world.state(TopicSyncState.HARMFUL), world.count("changes")) == (1, 0)
     assert caplog.text.count("message.timestamp.type is LogAppendTime") == 1
     world.target.alter_settings({TOPIC: {"message.timestamp.type": "CreateTime"}})
     check.run_once()
-    assert world.state(FollowState.EQUAL) == 1
+    assert world.state(TopicSyncState.EQUAL) == 1
 
 
 def test_nothing_is_connected_while_another_controller_leads(world: World) -> None:
@@ -143,7 +143,7 @@ def test_nothing_is_connected_while_another_controller_leads(world: World) -> No
     world.epoch = None
     assert world.sync.run_once() == NOT_LEADING_S
     assert world.opened == []
-    assert world.state(FollowState.EQUAL) == 0
+    assert world.state(TopicSyncState.EQUAL) == 0
     world.sync.close()
 
 
@@ -169,7 +169,7 @@ def test_nothing_is_changed_by_what_was_read_before(world: World, fault: object)
     world.target.settings = settings  # type: ignore[method-assign, assignment]
     world.sync.run_once()
     assert world.target.configs(TOPIC) == {}
-    assert world.state(FollowState.PENDING) == 1
+    assert world.state(TopicSyncState.PENDING) == 1
 
 
 def test_a_refused_setting_keeps_no_other_from_following(
@@ -179,13 +179,13 @@ def test_a_refused_setting_keeps_no_other_from_following(
     world.configure({**RETENTION, "segment.bytes": "6"})
     world.sync.run_once()
     assert world.target.configs(TOPIC) == RETENTION
-    assert (world.state(FollowState.REFUSED), world.count("changes")) == (1, 1)
+    assert (world.state(TopicSyncState.REFUSED), world.count("changes")) == (1, 1)
     assert "topic a.b/orders: segment.bytes not changed: Unknown topic config" in caplog.text
     world.sync.run_once()
     caplog.clear()
     world.sync.run_once()
     assert caplog.text == ""
-    assert world.state(FollowState.REFUSED) == 1
+    assert world.state(TopicSyncState.REFUSED) == 1
 
 
 def test_a_topic_that_cannot_be_read_holds_up_no_other(world: World) -> None:
@@ -196,11 +196,11 @@ def test_a_topic_that_cannot_be_read_holds_up_no_other(world: World) -> None:
     world.configure(RETENTION, topic="quiet")
     world.sync.run_once()
     assert (world.target.configs(TOPIC), world.target.configs("quiet")) == ({}, RETENTION)
-    assert (world.state(FollowState.UNKNOWN), world.state(FollowState.CHANGED)) == (1, 1)
+    assert (world.state(TopicSyncState.UNKNOWN), world.state(TopicSyncState.CHANGED)) == (1, 1)
 
 
 def test_a_cluster_that_does_not_respond_is_asked_less_often(world: World) -> None:
-    (sync,) = world.followers(ConfigSyncSettings(enabled=True, interval_s=0.5))
+    (sync,) = world.threads(ConfigSyncSettings(enabled=True, interval_s=0.5))
     with world.target.failing():
         waits = [sync.run_once() for _ in RETRY_DELAYS_S]
     assert waits == list(RETRY_DELAYS_S)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo, TopicSetting
 from ureplicator_common.model import DefaultsFrom
-from ureplicator_controller.core.following.topics import FollowedTopic
+from ureplicator_controller.core.syncs.topics import SyncedTopic
 from ureplicator_controller.core.topics.record_limits import (
     LIFETIME,
     NO_LIMIT_MS,
@@ -74,7 +74,7 @@ class TopicDrift:
     """Differences of a topic between its clusters; `reason`: why it was not compared, or "". `harm`: how the
     target's settings refuse, change or delete records."""
 
-    topic: FollowedTopic
+    topic: SyncedTopic
     source_partitions: int = 0
     target_partitions: int = 0
     settings: tuple[SettingDifference, ...] = ()
@@ -111,7 +111,7 @@ class ConfigRules:
 
 
 def topic_drift(
-    topic: FollowedTopic, source: Side, target: Side, *, rules: ConfigRules
+    topic: SyncedTopic, source: Side, target: Side, *, rules: ConfigRules
 ) -> TopicDrift:
     """Differences of one topic between its two sides."""
     reason = _unlike(f"source topic {topic.source}", source, topic.source_id)
@@ -176,8 +176,8 @@ def _wanted(
             if here is not None and there is not None and int(there.value) < int(here.value):
                 yield name, here.value
         elif here is not None and (there is None or here.value != there.value):
-            follows = here.is_own or has_all or name in LIFETIME
-            yield name, here.value if follows else None
+            is_synced = here.is_own or has_all or name in LIFETIME
+            yield name, here.value if is_synced else None
 
 
 def _shortened(source: Settings, target: Settings) -> set[str]:

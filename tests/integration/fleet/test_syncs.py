@@ -20,7 +20,7 @@ from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.integration
 
-FOLLOWED_S = 20
+SYNCED_S = 20
 SYNC = {"enabled": True, "interval_s": 0.5}
 
 
@@ -31,7 +31,7 @@ def cluster() -> Iterator[KafkaCluster]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with KafkaCluster(name="following", properties=authorizer) as cluster:
+    with KafkaCluster(name="syncs", properties=authorizer) as cluster:
         yield cluster
 
 
@@ -70,7 +70,7 @@ def test_the_next_leader_goes_on_and_removes_what_the_last_one_added(
     copied = TopicAcl(f"copy.{topic}", LITERAL, "User:bob", "*", "READ", ALLOW)
     with (
         closing(ConfluentTopicAdmin({"bootstrap.servers": cluster.bootstrap})) as topics,
-        closing(KafkaAclAdmin(ClusterClient(cluster.bootstrap), name="following")) as acls,
+        closing(KafkaAclAdmin(ClusterClient(cluster.bootstrap), name="syncs")) as acls,
     ):
 
         def retention() -> str:
@@ -100,4 +100,4 @@ def reported(fleet: Fleet) -> list[str]:
 
 
 def wait(reached: Callable[[], bool], what: str) -> None:
-    eventually(reached, FOLLOWED_S, what)
+    eventually(reached, SYNCED_S, what)

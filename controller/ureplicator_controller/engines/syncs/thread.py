@@ -21,9 +21,9 @@ from ureplicator_common.contents import SyncKind
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.reports import Reports
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
+from ureplicator_controller.engines.syncs.reports import Reports
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ Seen = Callable[[], tuple[int, Snapshot] | None]
 """The leader's epoch and its last snapshot; None if this process does not lead."""
 
 
-class FollowState(StrEnum):
+class TopicSyncState(StrEnum):
     """State of a topic after a round. HARMFUL: the target's settings refuse, change or delete records, and
     are not to be changed."""
 
@@ -54,10 +54,10 @@ class FollowState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class TopicSync:
     """Outcome of a topic in one round: `changes` were made, `reason` is what is left or was done."""
 
-    state: FollowState
+    state: TopicSyncState
     reason: str = ""
     changes: int = 0
 
@@ -83,18 +83,18 @@ class Term:
 
 
 class Work(Protocol):
-    """One kind of thing that follows. Belongs to one thread."""
+    """One kind of sync. Belongs to one thread."""
 
     kind: SyncKind
 
-    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, Followed]:
+    def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, TopicSync]:
         """One round: source topic -> outcome. Raises OperatingError."""
         ...
 
     def close(self) -> None: ...
 
 
-class Follower:
+class SyncThread:
     """The thread of one route; `run_once` is one round of it, for tests to call."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Follower:
         self._metrics = metrics
         self._reports = reports
         self._backoff = Backoff(RETRY_DELAYS_S)
-        self._logged: Mapping[str, Followed] = {}
+        self._logged: Mapping[str, TopicSync] = {}
         self._thread = PeriodicThread(
             self.run_once, name=f"{work.kind} of {route}", first_after_s=min(interval_s, 1.0)
         )
@@ -132,13 +132,13 @@ class Follower:
     def run_once(self) -> float:
         """One round; returns the wait until the next one."""
         try:
-            self._follow()
+            self._sync()
         except OperatingError as error:
             self._failed(str(error))
             log.warning("%s: %s of topics not compared: %s", self._route, self._work.kind, error)
         except Exception as error:  # without this thread the topics would drift apart unnoticed
             self._failed(f"{type(error).__name__}: {error}")
-            log.exception("%s: following the %s of topics failed", self._route, self._work.kind)
+            log.exception("%s: the sync of %s of topics failed", self._route, self._work.kind)
         else:
             self._backoff = self._backoff.reset()
         wait_s = max(self._interval_s, self._backoff.delay_s)
@@ -149,9 +149,9 @@ class Follower:
         seen = self._seen()
         if seen is not None:
             self._reports.failed(seen[0], error)
-        self._metrics.follow_failures.labels(str(self._route), self._work.kind).inc()
+        self._metrics.sync_failures.labels(str(self._route), self._work.kind).inc()
 
-    def _follow(self) -> None:
+    def _sync(self) -> None:
         seen = self._seen()
         if seen is None:
             self._report({})
@@ -163,22 +163,22 @@ class Follower:
         states = Counter(each.state.value for each in outcomes.values())
         self._reports.passed(epoch, states, _first_left(outcomes))
 
-    def _report(self, outcomes: Mapping[str, Followed]) -> None:
+    def _report(self, outcomes: Mapping[str, TopicSync]) -> None:
         labels = str(self._route), self._work.kind
         states = Counter(each.state for each in outcomes.values())
-        for state in FollowState:
-            self._metrics.followed.labels(*labels, state.value).set(states[state])
-        self._metrics.follow_writes.labels(*labels).inc(
+        for state in TopicSyncState:
+            self._metrics.synced_topics.labels(*labels, state.value).set(states[state])
+        self._metrics.sync_changes.labels(*labels).inc(
             sum(each.changes for each in outcomes.values())
         )
         self._log(outcomes)
 
-    def _log(self, outcomes: Mapping[str, Followed]) -> None:
+    def _log(self, outcomes: Mapping[str, TopicSync]) -> None:
         """Outcomes with a reason that is new."""
         told = {topic: each for topic, each in outcomes.items() if each.reason}
         new = [topic for topic, each in told.items() if self._logged.get(topic) != each]
         for topic in new[:MAX_LOGGED]:
-            is_done = told[topic].state is FollowState.CHANGED
+            is_done = told[topic].state is TopicSyncState.CHANGED
             level = logging.INFO if is_done else logging.WARNING
             log.log(level, "topic %s/%s: %s", self._route, topic, told[topic].reason)
         if len(new) > MAX_LOGGED:
@@ -187,11 +187,11 @@ class Follower:
         self._logged = told
 
 
-def _first_left(outcomes: Mapping[str, Followed]) -> str:
+def _first_left(outcomes: Mapping[str, TopicSync]) -> str:
     """Reason of the first topic that is not as it should be, or ""."""
     left = (
         f"{topic}: {each.reason}"
         for topic, each in sorted(outcomes.items())
-        if each.reason and each.state is not FollowState.CHANGED
+        if each.reason and each.state is not TopicSyncState.CHANGED
     )
     return next(left, "")

@@ -1,1 +1,0 @@
-"""What follows to target topics beside the records: one thread for each route and kind."""
