@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from ureplicator_cli import backup_file
-from ureplicator_cli.backup_file import InvalidBackup
+from ureplicator_cli import export_file as export_file
+from ureplicator_cli.export_file import InvalidExport
 from ureplicator_cli.fleet_file.results import (
     REFUSED,
     is_refused,
@@ -48,7 +48,7 @@ def apply(file: Path, prune: bool, dry_run: bool, as_json: bool, url: str) -> No
     """
     client, results = RestClient(url), []
     try:
-        document = backup_file.read(file)
+        document = export_file.read(file)
         present = client.call("GET", "/export")
         refuse_other_fleet(document["fleet"], present["fleet"])
         for step in list(steps(document, present, prune=prune)):
@@ -56,7 +56,7 @@ def apply(file: Path, prune: bool, dry_run: bool, as_json: bool, url: str) -> No
                 results.append(result)
                 if not as_json and _is_shown(result):
                     print_result(result)
-    except (InvalidBackup, RestFailure) as error:
+    except (InvalidExport, RestFailure) as error:
         fail(str(error))
     if as_json:
         print_json({"dryRun": dry_run, "items": results})

@@ -63,7 +63,7 @@ class BlacklistService:
 
         return self._intents.change(key, change, condition)
 
-    def restore_topic(self, key: TopicKey, *, dry_run: bool) -> bool:
+    def import_topic(self, key: TopicKey, *, dry_run: bool) -> bool:
         """Add a topic to the blacklist unless it is there; returns whether it was."""
         listed = self._nodes.contains(key)
         if not listed and not dry_run:

@@ -83,7 +83,7 @@ class WorkerService:
 
         self._edit(worker, change, condition)
 
-    def restore(
+    def import_worker(
         self, worker: WorkerId, wanted: KnownWorker, *, dry_run: bool
     ) -> tuple[KnownWorker | None, KnownWorker]:
         """Set the tags of an export, also for a worker that has not joined yet; before and after.

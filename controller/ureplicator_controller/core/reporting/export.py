@@ -1,4 +1,4 @@
-"""Backup of what operators decided, as one document, and its restoration. Pure.
+"""Export of what operators decided, as one document, and its import. Pure.
 
 The document holds what cannot be found out again: topics with their state, blacklists, the live switches,
 and drained or blacklisted workers. It does not hold what the leader decides (ideal states, assignments),
@@ -6,13 +6,13 @@ nor positions: those are in Kafka, under the fleet's name.
 
 Two fields of a topic decide where copying starts when its nodes are lost. `initialPartitions`: only those
 start at the route's `start`, later ones at their first record. `hadPosition`: if a partition in it has no
-position, it is in ERROR instead of starting over. Hence both are in the document, and a restoration never
+position, it is in ERROR instead of starting over. Hence both are in the document, and an import never
 removes a mark: losing the mark of a position is worse than an ERROR that operators resolve.
 
 The document also has the clusters' ids of both topics: a topic that was recreated since is noticed,
 stopped, and not mixed with the former one. A stopped topic stays stopped until an operator resumes it.
 
-A restoration is idempotent. A topic that exists and that no worker ever held, such as one that was just
+An import is idempotent. A topic that exists and that no worker ever held, such as one that was just
 whitelisted automatically, becomes what the document has. For any other topic, changes that would alter the
 meaning of positions in use (another target topic, another start) are refused, and the rest is applied.
 """
@@ -39,7 +39,7 @@ _HINT = "delete the topic and import again when it is gone, or export again"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A field that cannot be restored onto the existing topic: the reason, and a hint."""
+    """A field that cannot be imported onto the existing topic: the reason, and a hint."""
 
     field: str
     detail: str
@@ -47,15 +47,15 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class RestoredIntent:
-    """A topic's intent after the restoration, and the fields that were refused."""
+class ImportedIntent:
+    """A topic's intent after the import, and the fields that were refused."""
 
     intent: TopicIntent
     refused: tuple[Refusal, ...] = ()
 
 
-def backup_document(snapshot: Snapshot) -> dict[str, Any]:
-    """Create the backup document, without topics that are being deleted."""
+def export_document(snapshot: Snapshot) -> dict[str, Any]:
+    """Create the document, without topics that are being deleted."""
     topics: dict[str, dict[str, Any]] = {}
     for key, stored in sorted(snapshot.topics.items()):
         if stored.value.state is not TopicState.DELETING:
@@ -150,15 +150,15 @@ def was_never_held(current: TopicIntent | None, ideal: IdealTopic | None) -> boo
     return current is not None and not current.had_position and not owned
 
 
-def restored_intent(
+def imported_intent(
     current: TopicIntent | None, wanted: TopicIntent, *, never_held: bool
-) -> RestoredIntent:
-    """Apply a backup entry to a topic's intent as far as possible."""
+) -> ImportedIntent:
+    """Apply an entry of an export to a topic's intent as far as possible."""
     if current is None:
-        return RestoredIntent(wanted)
+        return ImportedIntent(wanted)
     assert current.state is not TopicState.DELETING
     refused = tuple(_refused(current, wanted, never_held=never_held))
-    return RestoredIntent(
+    return ImportedIntent(
         _as_new(current, wanted) if never_held else _applied(current, wanted, refused), refused
     )
 
@@ -203,12 +203,10 @@ def _refused(current: TopicIntent, wanted: TopicIntent, *, never_held: bool) -> 
             ("sourceTopicId", current.source_topic_id, wanted.source_topic_id),
             ("targetTopicId", current.target_topic_id, wanted.target_topic_id),
         ]
-    for field, here, restored in fixed:
-        known = field not in _IDS or (here and restored)
-        if known and here != restored:
-            detail = (
-                f"it is {here} here, not {restored}, and cannot be changed while the topic exists"
-            )
+    for field, here, given in fixed:
+        known = field not in _IDS or (here and given)
+        if known and here != given:
+            detail = f"it is {here} here, not {given}, and cannot be changed while the topic exists"
             yield Refusal(field, detail, _HINT)
     if wanted.partitions < current.partitions and not never_held:
         detail = (

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from ureplicator_common.model import MAX_SLOTS, Limited, Route, TopicState
-from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.http.models.limits import MAX_LIMITS, BytesPerSecond
 from ureplicator_controller.api.http.models.requests import (
     Body,
@@ -21,9 +21,9 @@ from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import Problem
 
 RANGES_HINT = "numbers and ranges of partitions, as in 0-7,9"
-_COUNT = f"a whole number from 1 to {MAX_PARTITIONS}"
+_COUNT = f"a whole number from 1 to {MAX_TOPIC_PARTITIONS}"
 
-Whole = Annotated[int, Field(strict=True, ge=1, le=MAX_PARTITIONS)]
+Whole = Annotated[int, Field(strict=True, ge=1, le=MAX_TOPIC_PARTITIONS)]
 Ranges = Annotated[
     str,
     Field(pattern=r"^([0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*)?$"),
@@ -83,10 +83,10 @@ class ImportQuery(Query):
 
 class ImportTopicBody(Body):
     partitions: Whole = Field(title="a number of partitions", description=_COUNT, examples=[4])
-    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITIONS)] = Field(
+    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MAX_TOPIC_PARTITIONS)] = Field(
         alias="initialPartitions",
         title="a number of partitions",
-        description=f"a whole number from 0 to {MAX_PARTITIONS}",
+        description=f"a whole number from 0 to {MAX_TOPIC_PARTITIONS}",
         examples=[4],
     )
     state: Literal["active", "paused"] = Field(
@@ -144,11 +144,13 @@ class TopicEntry(ImportTopicBody):
     partitions: Whole | None = Field(  # type: ignore[assignment]
         default=None, title="a number of partitions", description=_COUNT, examples=[4]
     )
-    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITIONS)] | None = Field(  # type: ignore[assignment]
-        default=None,
-        alias="initialPartitions",
-        title="a number of partitions",
-        description=f"a whole number from 0 to {MAX_PARTITIONS}",
+    initial_partitions: Annotated[int, Field(strict=True, ge=0, le=MAX_TOPIC_PARTITIONS)] | None = (
+        Field(  # type: ignore[assignment]
+            default=None,
+            alias="initialPartitions",
+            title="a number of partitions",
+            description=f"a whole number from 0 to {MAX_TOPIC_PARTITIONS}",
+        )
     )
     state: Literal["active", "paused"] | None = Field(  # type: ignore[assignment]
         default=None, title="a state", description="active or paused", examples=["active"]
@@ -273,7 +275,7 @@ class RejectedField(ResponseModel):
 
 
 class ImportResult(ResponseModel):
-    """`refused`: fields that were not restored; all others were."""
+    """`refused`: fields that were not imported; all others were."""
 
     result: Literal["created", "changed", "unchanged"]
     changes: list[str]

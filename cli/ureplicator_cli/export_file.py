@@ -1,7 +1,7 @@
 """The file of `ureplicator export` and `ureplicator import`: YAML for people and for git.
 
 Sorted, one fact per line, without the time of the export: two exports differ where the fleets do. Only
-the form of the whole is checked here, because a misspelt section would silently restore nothing. Items
+the form of the whole is checked here, because a misspelt section would silently import nothing. Items
 are checked by REST, which names the field at fault.
 """
 
@@ -39,13 +39,13 @@ By route. initialPartitions: partitions from this number on were added later, an
 }
 
 
-class InvalidBackup(Exception):
+class InvalidExport(Exception):
     """The file as a whole cannot be imported; the text names the key at fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry to restore: its key in the file, the path and the body of its REST call.
+    """One entry to import: its key in the file, the path and the body of its REST call.
 
     `listed`: for a topic, whether the file has it on its route's blacklist.
     """
@@ -71,27 +71,27 @@ def _dump(value: Mapping[str, Any]) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The document in a file. Raises InvalidBackup."""
+    """The document in a file. Raises InvalidExport."""
     try:
         document = read_file(path)
     except UnreadableFile as error:
-        raise InvalidBackup(str(error)) from error
+        raise InvalidExport(str(error)) from error
     if document.get("version") != VERSION:
-        raise InvalidBackup(
+        raise InvalidExport(
             f"version: {document.get('version')!r} is not supported, only {VERSION}"
         )
     if not isinstance(document.get("fleet"), str):
-        raise InvalidBackup("fleet: the name of the fleet is missing")
+        raise InvalidExport("fleet: the name of the fleet is missing")
     for name in document:
         if name not in ("version", "fleet", *SECTIONS):
-            raise InvalidBackup(f"{name}: unknown section; known are {', '.join(SECTIONS)}")
+            raise InvalidExport(f"{name}: unknown section; known are {', '.join(SECTIONS)}")
     return document
 
 
 def items(document: Mapping[str, Any]) -> Iterator[Item]:
-    """Entries in the order in which they are restored; what prevents moves comes first.
+    """Entries in the order in which they are imported; what prevents moves comes first.
 
-    Raises InvalidBackup.
+    Raises InvalidExport.
     """
     if document.get("switches") is not None:
         yield Item("switches", ("switches",), _mapping("switches", document["switches"]))
@@ -101,7 +101,7 @@ def items(document: Mapping[str, Any]) -> Iterator[Item]:
     for name, listed in _entries("blacklist", document.get("blacklist")):
         route = _route(f"blacklist.{name}", name)
         if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-            raise InvalidBackup(f"blacklist.{name}: expected a list of topics, not {listed!r:.80}")
+            raise InvalidExport(f"blacklist.{name}: expected a list of topics, not {listed!r:.80}")
         for topic in listed:
             blacklist.add((route, topic))
             yield Item(f"blacklist.{name}.{topic}", ("blacklist", topic), {}, route)
@@ -117,7 +117,7 @@ def _route(key: str, name: str) -> Route:
     try:
         return Route.parse(name)
     except ValueError as error:
-        raise InvalidBackup(f"{key}: not a route, as in west.east") from error
+        raise InvalidExport(f"{key}: not a route, as in west.east") from error
 
 
 def _entries(key: str, value: object) -> Iterator[tuple[str, object]]:
@@ -127,5 +127,5 @@ def _entries(key: str, value: object) -> Iterator[tuple[str, object]]:
 
 def _mapping(key: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidBackup(f"{key}: expected a mapping, not {value!r:.80}")
+        raise InvalidExport(f"{key}: expected a mapping, not {value!r:.80}")
     return value

@@ -39,7 +39,7 @@ from ureplicator_common.znodes import (
     encode_known_worker,
     encode_switches,
 )
-from ureplicator_controller.core.reporting.backup import numbers, ranges
+from ureplicator_controller.core.reporting.export import numbers, ranges
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 

@@ -201,7 +201,7 @@ def test_an_invalid_file_is_refused_as_a_whole_with_its_key(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: b: c", "fleet: test\nfleet: test", "\0"])
-def test_a_file_that_is_no_backup(url: str, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_export(url: str, tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text)
     result = run("import", path, url=url)

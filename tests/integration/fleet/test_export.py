@@ -75,12 +75,12 @@ def test_a_wiped_fleet_goes_on_at_its_positions(
     produce(source, source_topic, sample_records(RECORDS, partitions=4))
     running.whitelist(source_topic)
     copied(RECORDS)
-    backup = tmp_path / "backup.yaml"
+    export = tmp_path / "export.yaml"
 
     def exported() -> bool:
         """Once the leader knows that there are positions."""
-        ureplicator(running, "export", backup)
-        return "hadPosition: 0-3" in backup.read_text()
+        ureplicator(running, "export", export)
+        return "hadPosition: 0-3" in export.read_text()
 
     eventually(exported, 30, "all positions are noted")
     running.stop()
@@ -89,8 +89,8 @@ def test_a_wiped_fleet_goes_on_at_its_positions(
 
     running.start_controller("c1")
     assert running.rest("GET", "/topics") == {"topics": []}
-    assert "created   topics.source.target" in ureplicator(running, "import", backup)
-    assert "2 unchanged" in ureplicator(running, "import", backup)
+    assert "created   topics.source.target" in ureplicator(running, "import", export)
+    assert "2 unchanged" in ureplicator(running, "import", export)
     running.start_worker("w1")
     copied(2 * RECORDS)
     running.wait_online(source_topic, 4)

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from ureplicator_cli import backup_file
-from ureplicator_cli.backup_file import InvalidBackup, Item
+from ureplicator_cli import export_file as export_file
+from ureplicator_cli.export_file import InvalidExport, Item
 from ureplicator_cli.fleet_file.results import (
     REFUSED,
     is_refused,
@@ -36,7 +36,7 @@ def export_fleet(file: Path | None, url: str) -> None:
     it. Positions are not part of it.
     """
     try:
-        text = backup_file.to_yaml(RestClient(url).call("GET", "/export"))
+        text = export_file.to_yaml(RestClient(url).call("GET", "/export"))
         if file is None:
             click.echo(text, nl=False)
         else:
@@ -53,21 +53,21 @@ def export_fleet(file: Path | None, url: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @url_option
 def import_fleet(file: Path, dry_run: bool, as_json: bool, url: str) -> None:
-    """Restore a fleet from an exported file.
+    """Bring a fleet to what an exported file holds.
 
     What FILE names is created or changed; what FILE does not name is left alone. Safe to repeat.
     """
     client = RestClient(url)
     results = []
     try:
-        document = backup_file.read(file)
-        items = list(backup_file.items(document))
+        document = export_file.read(file)
+        items = list(export_file.items(document))
         refuse_other_fleet(document["fleet"], client.call("GET", "/export")["fleet"])
         for item in items:
-            results.append(_restore(client, item, dry_run=dry_run))
+            results.append(_import(client, item, dry_run=dry_run))
             if not as_json:
                 print_result(results[-1])
-    except (InvalidBackup, RestFailure) as error:
+    except (InvalidExport, RestFailure) as error:
         fail(str(error))
     if as_json:
         print_json({"dryRun": dry_run, "items": results})
@@ -76,7 +76,7 @@ def import_fleet(file: Path, dry_run: bool, as_json: bool, url: str) -> None:
     sys.exit(1 if any(is_refused(result) for result in results) else 0)
 
 
-def _restore(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]:
+def _import(client: RestClient, item: Item, *, dry_run: bool) -> dict[str, Any]:
     """Key, result and changes of one item. Raises RestFailure unless a controller judged it."""
     path = "/import/" + "/".join(quoted(part) for part in item.path)
     query = {"dry_run": "true" if dry_run else "false"}
