@@ -258,7 +258,7 @@ STATES: Mapping[str, tuple[Callable[[Processes], AbstractContextManager[None]], 
     "skipped": (skipped, {"RecordsSkipped"}),
     "stopped topics": (gauge("stopped_topics", "source.target"), {"TopicsStopped"}),
     "brake": (gauge("braked"), {"BrakeHeld"}),
-    "violation": (counter("violations"), {"InvariantViolated"}),
+    "violation": (counter("invariant_violations"), {"InvariantViolated"}),
     "lacks workers": (lacks_workers, {"RouteLacksWorkers"}),
     "eviction": (counter("evictions"), {"WorkerEvicted"}),
 }

@@ -189,7 +189,7 @@ class GoneGroupDeletion:
             id,
             len(own),
         )
-        self._metrics.group_deletions.labels(str(self._route)).inc()
+        self._metrics.groups_deleted.labels(str(self._route)).inc()
 
 
 def _text(refused: Mapping[TopicPartition, str] | ClusterUnavailable) -> str:

@@ -110,7 +110,7 @@ class GroupSync:
         seen = self._seen()
         if seen is not None:
             self._reports.failed(seen[0], error)
-        self._metrics.group_failures.labels(str(self._route)).inc()
+        self._metrics.group_sync_failures.labels(str(self._route)).inc()
 
     def _sync(self) -> None:
         seen = self._seen()
@@ -160,7 +160,7 @@ class GroupSync:
         )
 
     def _count(self, offsets: int) -> None:
-        self._metrics.group_offsets.labels(str(self._route)).inc(offsets)
+        self._metrics.group_offsets_written.labels(str(self._route)).inc(offsets)
 
     def _report(self, states: Mapping[SyncState, int]) -> None:
         for state in SyncState:

@@ -96,7 +96,7 @@ class HeartbeatThread:
     def _reset(self) -> None:
         """Another controller leads: it exports the age."""
         if self._newest_ms is not None:
-            self._metrics.heartbeat_age.remove(str(self._config.route))
+            self._metrics.heartbeat_age_seconds.remove(str(self._config.route))
         self._newest_ms = self._created_in = None
 
     def _beat(self, epoch: int, snapshot: Snapshot) -> None:
@@ -107,7 +107,7 @@ class HeartbeatThread:
         ]
         age_s = self._age_s()
         if age_s is not None:
-            self._metrics.heartbeat_age.labels(str(self._config.route)).set(age_s)
+            self._metrics.heartbeat_age_seconds.labels(str(self._config.route)).set(age_s)
         state = UNKNOWN if age_s is None else LATE if age_s > self._late_s else ON_TIME
         reason = "; ".join(failures)
         self._log(reason)

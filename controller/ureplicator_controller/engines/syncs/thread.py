@@ -149,7 +149,7 @@ class SyncThread:
         seen = self._seen()
         if seen is not None:
             self._reports.failed(seen[0], error)
-        self._metrics.sync_failures.labels(str(self._route), self._work.kind).inc()
+        self._metrics.follow_failures.labels(str(self._route), self._work.kind).inc()
 
     def _sync(self) -> None:
         seen = self._seen()
@@ -167,8 +167,8 @@ class SyncThread:
         labels = str(self._route), self._work.kind
         states = Counter(each.state for each in outcomes.values())
         for state in TopicSyncState:
-            self._metrics.synced_topics.labels(*labels, state.value).set(states[state])
-        self._metrics.sync_changes.labels(*labels).inc(
+            self._metrics.followed_topics.labels(*labels, state.value).set(states[state])
+        self._metrics.follow_changes.labels(*labels).inc(
             sum(each.changes for each in outcomes.values())
         )
         self._log(outcomes)
