@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import ListByDefault, Rate, client_options, route_options
-from ureplicator_cli.output import confirm, duration, print_json, print_table, warn
+from ureplicator_cli.output import confirm, duration, end_if_json, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
 
 NO_AUDITOR = "no auditor runs: start one with ureplicator auditor, the request waits for it"
@@ -30,9 +30,7 @@ def audits() -> None:
 def list_audits(url: str, as_json: bool, src: str, dst: str) -> None:
     """List the topics: never verified, verified, stale, or differences found."""
     body = request("GET", url, "/audits", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     heads = ("topic", "route", "state", "verified", "behind", "differences", "audit", "reason")
     rows = [_shown(each) for each in body["audits"]]
     print_table("audits", heads, rows)
@@ -45,9 +43,7 @@ def list_audits(url: str, as_json: bool, src: str, dst: str) -> None:
 def show_audit(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
     """Show the verified range of each partition, the first differences and the last audit."""
     body = request("GET", url, _path(topic), src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     title = f"{body['topic']} on {body['route']}: {body['state']}"
     click.echo(f"{title} ({body['reason']})" if body["reason"] else title)
     heads = ("partition", "verified from", "to", "position", "time", "differences")
@@ -95,9 +91,7 @@ def request_audit(
     wanted = {name: value for name, value in given.items() if value}
     query = {"dry_run": "true" if dry_run else ""}
     body = request("POST", url, _path(topic), src=src, dst=dst, query=query, body=wanted)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     rows = [(each["partition"], each["from"], each["to"]) for each in body["ranges"]]
     print_table(f"{body['topic']} on {body['route']}", ("partition", "from", "to"), rows)
     if body["request"]:

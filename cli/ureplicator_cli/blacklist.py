@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
-from ureplicator_cli.output import confirm, print_json, print_table
+from ureplicator_cli.output import confirm, end_if_json, print_table
 from ureplicator_cli.rest_client import request
 
 
@@ -26,9 +26,7 @@ def blacklist() -> None:
 def list_blacklist(url: str, as_json: bool, src: str, dst: str) -> None:
     """List blacklisted topics and partitions."""
     body = request("GET", url, "/blacklist", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     rows = [(each["route"], _name(each)) for each in (*body["topics"], *body["blacklist"])]
     print_table("blacklist", ("route", "not copied"), rows)
 

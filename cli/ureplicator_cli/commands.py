@@ -16,13 +16,13 @@ import click
 
 from ureplicator_cli.audit import audit
 from ureplicator_cli.audits import audits
-from ureplicator_cli.backup import export_fleet, import_fleet
 from ureplicator_cli.blacklist import blacklist
 from ureplicator_cli.consumers.failover import failover
 from ureplicator_cli.consumers.groups import groups
 from ureplicator_cli.consumers.offsets import offsets
 from ureplicator_cli.diagnosis.command import diagnose
 from ureplicator_cli.doctor.command import doctor
+from ureplicator_cli.export import export_fleet, import_fleet
 from ureplicator_cli.fleet_file.apply import apply
 from ureplicator_cli.fleets.claims import claims
 from ureplicator_cli.fleets.command import fleets

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import client_options, route_options
-from ureplicator_cli.output import print_json, print_table
+from ureplicator_cli.output import end_if_json, print_table
 from ureplicator_cli.rest_client import request
 from ureplicator_common.model import EventKind
 
@@ -47,9 +47,7 @@ def history(
     """
     query = {"topic": topic, "worker": worker, "kind": kind or "", "limit": str(limit)}
     body = request("GET", url, "/history", src=src, dst=dst, query=query)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     heads = ("time", "event", "from", "to", "reason", "by", "duration")
     rows = [
         (

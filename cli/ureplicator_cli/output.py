@@ -36,6 +36,13 @@ def print_json(body: Mapping[str, Any]) -> None:
     click.echo(json.dumps(body, indent=2))
 
 
+def end_if_json(as_json: bool, body: Mapping[str, Any]) -> None:
+    """Print the response and end the command if it was called with --json."""
+    if as_json:
+        print_json(body)
+        raise SystemExit(0)
+
+
 def confirm(body: Mapping[str, Any], as_json: bool, sentence: str) -> None:
     """Print the response, or a sentence filled in from its fields; and its note, if it has one."""
     if as_json:

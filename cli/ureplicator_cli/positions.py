@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import client_options, route_options
-from ureplicator_cli.output import print_json, print_table
+from ureplicator_cli.output import end_if_json, print_table
 from ureplicator_cli.rest_client import quoted, request
 
 dry_run_option = click.option(
@@ -33,9 +33,7 @@ def show_positions(what: str, url: str, as_json: bool, src: str, dst: str) -> No
     topic, partition = _parts(what)
     query = {"partition": partition}
     body = request("GET", url, _path(topic), src=src, dst=dst, query=query)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     heads = ("partition", "position", "log", "lag", "writer", "held by", "change", "reason")
     title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}"
     print_table(title, heads, [_shown(each) for each in body["partitions"]])
@@ -102,9 +100,7 @@ def _change(
     elif partition:
         body = {**body, "partition": partition}
     planned = request(method, url, _path(topic), src=src, dst=dst, query=query, body=body)
-    if as_json:
-        print_json(planned)
-        return
+    end_if_json(as_json, planned)
     title = f"{planned['topic']} on {planned['route']}"
     heads = (
         "partition",

@@ -12,7 +12,7 @@ import click
 import yaml
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
-from ureplicator_cli.output import confirm, print_json, print_table, warn
+from ureplicator_cli.output import confirm, end_if_json, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
 from ureplicator_common.clock import utc_text
 from ureplicator_common.printable import printable
@@ -31,9 +31,7 @@ def routes() -> None:
 def list_routes(url: str, as_json: bool) -> None:
     """List the routes, with their state."""
     body = request("GET", url, "/routes")
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     rows = [
         (name, "paused" if each["paused"] else "active", each["topics"], each["partitions"])
         for name, each in body["routes"].items()
@@ -47,9 +45,7 @@ def list_routes(url: str, as_json: bool) -> None:
 def list_principals(url: str, as_json: bool, src: str, dst: str) -> None:
     """List quotas and SCRAM users of the source that do not follow to the target."""
     body = request("GET", url, "/validation/principals", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     rows = [
         (each["route"], each["kind"], each["name"], each["source"], each["target"] or "none")
         for each in body["principals"]
@@ -69,9 +65,7 @@ def list_usage(url: str, as_json: bool, src: str, dst: str) -> None:
     As far as the controller that is asked has seen it.
     """
     body = request("GET", url, "/usage", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     rows = [
         (
             each["route"],
@@ -120,12 +114,9 @@ def list_settings(url: str, as_json: bool, src: str, dst: str) -> None:
     They count for the whole fleet, in place of those of the controllers' files.
     """
     body = request("GET", url, "/routes", src=src, dst=dst)
-    if as_json:
-        kept = ("settings", "changes", "refusal")
-        print_json(
-            {route: {key: each[key] for key in kept} for route, each in body["routes"].items()}
-        )
-        return
+    kept = ("settings", "changes", "refusal")
+    shown = {route: {key: each[key] for key in kept} for route, each in body["routes"].items()}
+    end_if_json(as_json, shown)
     rows = [
         (route, key, json.dumps(value), "changed" if key in each["changes"] else "")
         for route, each in body["routes"].items()
@@ -170,9 +161,7 @@ def _change(
 ) -> None:
     path, query = f"/routes/{quoted(route)}/settings", {"dry_run": "true" if dry_run else ""}
     body = request("PUT", url, path, body={"settings": settings}, query=query)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     changes = json.dumps(body["changes"], sort_keys=True)
     text = changes if body["changes"] else "all settings are those of the file"
     click.echo(printable(f"{route}: {text}{' (dry run)' if dry_run else ''}"))
@@ -234,9 +223,7 @@ def limits() -> None:
 def list_limits(url: str, as_json: bool) -> None:
     """List the limits, with what is copied now."""
     body = request("GET", url, "/limits")
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     rows = [
         (
             each["kind"],

@@ -10,8 +10,8 @@ import click
 from ureplicator_cli.audits import summary
 from ureplicator_cli.options import client_options
 from ureplicator_cli.output import (
+    end_if_json,
     owners,
-    print_json,
     print_table,
     switch_states,
     sync_text,
@@ -51,9 +51,7 @@ def status(url: str, as_json: bool, interval_s: float | None, count: int) -> Non
     validation = request("GET", url, "/validation")
     routes = request("GET", url, "/routes")
     audits = request("GET", url, "/audits")
-    if as_json:
-        print_json(ready | switches | routes | validation | audits)
-        return
+    end_if_json(as_json, ready | switches | routes | validation | audits)
     controllers = request("GET", url, "/controllers")["controllers"]
     shown = request("GET", url, "/instances")["workers"]
     workers = [worker_name(name, shown.get(name)) for name in validation["IdealState"]]

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import ShowByDefault, client_options
-from ureplicator_cli.output import confirm, print_json, print_table
+from ureplicator_cli.output import confirm, end_if_json, print_json, print_table
 from ureplicator_cli.rest_client import quoted, request
 
 POLL_S = 0.5
@@ -30,9 +30,8 @@ def tasks() -> None:
 def show_tasks(task: str | None, url: str, as_json: bool) -> None:
     """List the tasks that are remembered, newest first, or show how far one is."""
     body = request("GET", url, f"/tasks/{quoted(task)}" if task else "/tasks")
-    if as_json:
-        print_json(body)
-    elif task:
+    end_if_json(as_json, body)
+    if task:
         _print(body)
     else:
         rows = [

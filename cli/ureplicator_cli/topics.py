@@ -9,7 +9,7 @@ import click
 
 from ureplicator_cli.fleets.move import move_topic
 from ureplicator_cli.options import ListByDefault, client_options, route_options
-from ureplicator_cli.output import confirm, duration, owners, print_json, print_table, warn
+from ureplicator_cli.output import confirm, duration, end_if_json, owners, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
 
 _WARN_RETENTION_S = 3_600
@@ -69,9 +69,7 @@ def list_topics(
     """List the topics that are copied, or those that the options select."""
     query = filters | {"state": state or "", "limit": str(limit or "")}
     body = request("GET", url, "/topics", src=src, dst=dst, query=query)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     for name in body["topics"]:
         click.echo(name)
     if not body["topics"]:
@@ -87,9 +85,7 @@ def list_topics(
 def show_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
     """Show owner, position and lag of each partition."""
     body = request("GET", url, f"/topics/{quoted(topic)}", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     lane = body.get("lane", "raw")
     title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}, {body['effectiveState']}"
     title += "" if lane == "raw" else f", lane {lane}"
@@ -221,9 +217,7 @@ def validate_topics(url: str, as_json: bool, src: str, dst: str) -> None:
     That is partition counts and settings, and whether the controllers will change them.
     """
     body = request("GET", url, "/validation/topics", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     heads = ("topic", "target topic", "what", "source", "target", "will be")
     rows = [row for each in body["topics"] for row in _differences(each)]
     print_table("differences", heads, rows)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import ShowByDefault, client_options
-from ureplicator_cli.output import confirm, print_json, print_table, worker_name
+from ureplicator_cli.output import confirm, end_if_json, print_table, worker_name
 from ureplicator_cli.rest_client import quoted, request
 
 
@@ -27,9 +27,8 @@ def show_instances(worker_id: str | None, url: str, as_json: bool) -> None:
     """List the workers, or the partitions of one."""
     path = f"/instances/{quoted(worker_id)}" if worker_id else "/instances"
     body = request("GET", url, path)
-    if as_json:
-        print_json(body)
-    elif worker_id:
+    end_if_json(as_json, body)
+    if worker_id:
         _print_worker(worker_id, body["workers"][worker_id])
     else:
         _print_workers(body["workers"])

@@ -142,8 +142,7 @@ class TopicIntent(Content):
     state: TopicState = TopicState.ACTIVE
     blacklisted: _Numbers = frozenset()
     had_position: _Numbers = frozenset()
-    target_topic: str = ""
-    lane: str = "raw"
+    target_topic: Annotated[str, Field(min_length=1)] = field(kw_only=True)
     forget_positions: bool = False
     source_topic_id: str = ""
     target_topic_id: str = ""

@@ -65,7 +65,7 @@ class Route(NamedTuple):
         return Route(source, target)
 
 
-MAX_PARTITIONS = 1 << 18
+REMEMBERED_PARTITIONS = 1 << 18
 """Partitions that are remembered by their text."""
 
 
@@ -100,7 +100,7 @@ class Partition(NamedTuple):
         return TopicKey(self.route, self.topic)
 
     @staticmethod
-    @lru_cache(maxsize=MAX_PARTITIONS)
+    @lru_cache(maxsize=REMEMBERED_PARTITIONS)
     def parse(text: str) -> Partition:
         """`source.target/topic/7` -> Partition. Raises ValueError for anything else.
 

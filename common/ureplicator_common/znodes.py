@@ -38,7 +38,7 @@ fields are ignored when read, so that two versions can share a tree during a rol
 that is not of its type is refused: every decoder raises `UnreadableContent` for it and nothing else.
 
 The nodes that grow are bounded before they are written, since a plan whose node is refused would be
-made again endlessly: a topic has at most `MAX_PARTITIONS`, a worker is assigned at most `MAX_ASSIGNED`.
+made again endlessly: a topic has at most `MAX_TOPIC_PARTITIONS`, a worker is assigned at most `MAX_ASSIGNED`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ from ureplicator_common.model import (
 COMPRESS_ABOVE_BYTES = 8 * 1024
 LIMIT_BYTES = 640 * 1024
 """Bytes of a node: room for the rest of a transaction, see `coordination.TRANSACTION_LIMIT_BYTES`."""
-MAX_PARTITIONS = 10_000
+MAX_TOPIC_PARTITIONS = 10_000
 """Partitions of a topic at most. Its ideal state takes 30 bytes per partition with one holder, about 5
 more for each further holder: 64 are available."""
 MAX_ASSIGNED = 10_000

@@ -8,7 +8,7 @@
         +-- position deletion (of topics deleted with their positions)
         +-- position changes (that operators request)
         +-- groups of each route whose offsets are synced
-        +-- topics of each route whose settings and access rights follow
+        +-- syncs of settings and access rights of topics, for each route
         +-- heartbeats of each route that has them
         +-- metrics server
 
@@ -67,9 +67,6 @@ from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.claims.unused import ClaimRemover
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.executor import Executor
-from ureplicator_controller.engines.following.heartbeats import HeartbeatClusters, HeartbeatThread
-from ureplicator_controller.engines.following.opening import FollowerNeeds, open_followers
-from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.groups.clusters import open_deletion, open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -83,6 +80,9 @@ from ureplicator_controller.engines.position_renewal import (
     Renewal,
     open_renewal,
 )
+from ureplicator_controller.engines.syncs.heartbeats import HeartbeatClusters, HeartbeatThread
+from ureplicator_controller.engines.syncs.opening import SyncNeeds, open_syncs
+from ureplicator_controller.engines.syncs.reports import ReportNeeds
 from ureplicator_controller.engines.topic_observer import TopicObserver
 
 log = logging.getLogger(__name__)
@@ -315,7 +315,7 @@ class Controller:
             seen=proof.latest,
             proof=proof.proven,
         )
-        needs = FollowerNeeds(
+        needs = SyncNeeds(
             topics=self._admin,
             acls=self._acl_admin,
             claims=self._claim_log,
@@ -330,7 +330,7 @@ class Controller:
         unused = ClaimRemover(
             coordination, paths=self._paths, seen=proof.latest_of_epoch, metrics=self._metrics
         )
-        syncs = *self._group_syncs(proof, needs.reports), *self._followers(needs)
+        syncs = *self._group_syncs(proof, needs.reports), *self._topic_syncs(needs)
         heartbeats = self._heartbeats(proof, needs.reports)
         return topics, renewer, deleter, changer, unused, *syncs, *heartbeats
 
@@ -346,9 +346,9 @@ class Controller:
     def _client(self, cluster: str) -> ClusterClient:
         return open_client(cluster, self._settings.cluster(cluster))
 
-    def _followers(self, needs: FollowerNeeds) -> Iterator[Engine]:
+    def _topic_syncs(self, needs: SyncNeeds) -> Iterator[Engine]:
         for config in self._settings.routes:
-            yield from open_followers(config, needs)
+            yield from open_syncs(config, needs)
 
     def _group_syncs(self, proof: LeaderProof, reports: ReportNeeds) -> Iterator[Engine]:
         for config in self._settings.routes:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
-from ureplicator_cli.output import print_json, print_table, sync_text
+from ureplicator_cli.output import end_if_json, print_table, sync_text
 from ureplicator_cli.rest_client import query_value, request
 from ureplicator_common.printable import shown_name
 
@@ -36,9 +36,7 @@ def groups() -> None:
 def list_groups(url: str, as_json: bool, src: str, dst: str) -> None:
     """List the groups with offsets on the routes, and how far each is synced."""
     body = request("GET", url, "/groups", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     rows = [
         (
             shown_name(each["group"]),
@@ -59,9 +57,7 @@ def list_groups(url: str, as_json: bool, src: str, dst: str) -> None:
 def show_group(group: str, url: str, as_json: bool, src: str, dst: str) -> None:
     """Show the offsets of GROUP at both ends, and why one is not synced."""
     body = request("GET", url, group_path(group), src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     print_group(body)
     if body["sync"] is None:
         click.echo("sync_group_offsets is not enabled: only a failover writes offsets")

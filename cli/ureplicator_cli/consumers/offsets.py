@@ -6,7 +6,7 @@ import click
 
 from ureplicator_cli.consumers.groups import group_path, print_group
 from ureplicator_cli.options import client_options, route_options
-from ureplicator_cli.output import print_json
+from ureplicator_cli.output import end_if_json
 from ureplicator_cli.rest_client import request
 
 
@@ -48,15 +48,14 @@ def translate(
         raise click.UsageError("give either --group, or --topic, --partition and --offset")
     if group is not None:
         body = request("GET", url, group_path(group), src=src, dst=dst)
-        print_json(body) if as_json else print_group(body)
+        end_if_json(as_json, body)
+        print_group(body)
         return
     if partition is None or offset is None:
         raise click.UsageError("--topic needs --partition and --offset")
     query = {"topic": topic, "partition": str(partition), "offset": str(offset), "to": to}
     body = request("GET", url, "/offsets/translate", src=src, dst=dst, query=query)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     click.echo(
         f"{body['topic']}/{partition} at {body['sourceOffset']} of the source is"
         f" {body['targetTopic']}/{partition} at {body['targetOffset']} of the target"

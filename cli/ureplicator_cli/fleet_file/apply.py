@@ -6,7 +6,6 @@ was refused or failed. Repeated, it does what is left.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any
 
 import click
 
-from ureplicator_cli import backup_file
-from ureplicator_cli.backup_file import InvalidBackup
+from ureplicator_cli import export_file as export_file
+from ureplicator_cli.export_file import InvalidExport
 from ureplicator_cli.fleet_file.results import (
     REFUSED,
     is_refused,
@@ -25,7 +24,7 @@ from ureplicator_cli.fleet_file.results import (
 )
 from ureplicator_cli.fleet_file.steps import Step, steps
 from ureplicator_cli.options import url_option
-from ureplicator_cli.output import fail
+from ureplicator_cli.output import fail, print_json
 from ureplicator_cli.rest_client import RestClient, RestFailure, quoted
 
 _UNCHANGED = "unchanged"
@@ -49,7 +48,7 @@ def apply(file: Path, prune: bool, dry_run: bool, as_json: bool, url: str) -> No
     """
     client, results = RestClient(url), []
     try:
-        document = backup_file.read(file)
+        document = export_file.read(file)
         present = client.call("GET", "/export")
         refuse_other_fleet(document["fleet"], present["fleet"])
         for step in list(steps(document, present, prune=prune)):
@@ -57,10 +56,10 @@ def apply(file: Path, prune: bool, dry_run: bool, as_json: bool, url: str) -> No
                 results.append(result)
                 if not as_json and _is_shown(result):
                     print_result(result)
-    except (InvalidBackup, RestFailure) as error:
+    except (InvalidExport, RestFailure) as error:
         fail(str(error))
     if as_json:
-        click.echo(json.dumps({"dryRun": dry_run, "items": results}, indent=2))
+        print_json({"dryRun": dry_run, "items": results})
     else:
         print_counts(results, dry_run=dry_run)
     sys.exit(1 if any(map(is_refused, results)) else 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ureplicator_cli.backup_file import InvalidBackup
+from ureplicator_cli.export_file import InvalidExport
 
 REFUSED = "refused"
 _NOT_DONE = (REFUSED, "failed")
@@ -17,7 +17,7 @@ _PARTLY_REFUSED = "partly refused"
 
 def refuse_other_fleet(exported: str, present: str) -> None:
     if exported != present:
-        raise InvalidBackup(
+        raise InvalidExport(
             f"fleet: the file is of fleet {exported}, this is fleet {present}, which has other"
             " positions (change the name in the file to import it anyway)"
         )

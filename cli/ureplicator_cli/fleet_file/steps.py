@@ -1,6 +1,6 @@
 """The requests that bring a fleet to what a file says. Pure.
 
-The file has the form of an export (`ureplicator_cli.backup_file`), of which everything but `version` and
+The file has the form of an export (`ureplicator_cli.export_file`), of which everything but `version` and
 `fleet` may be missing. An entry that is already as in the file needs no request, except for topics: what
 differs there is judged by REST, which has the topics of the clusters, too.
 
@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ureplicator_cli import backup_file
-from ureplicator_cli.backup_file import InvalidBackup, Item
+from ureplicator_cli import export_file as export_file
+from ureplicator_cli.export_file import InvalidExport, Item
 from ureplicator_common.model import Route
 
 MAX_TOPICS = 100
@@ -53,9 +53,9 @@ class Step:
 def steps(
     document: Mapping[str, Any], present: Mapping[str, Any], *, prune: bool
 ) -> Iterator[Step]:
-    """`present`: the response of GET /export. Raises InvalidBackup."""
+    """`present`: the response of GET /export. Raises InvalidExport."""
     entries = {**document, "topics": _with_entries(document.get("topics"))}
-    items = list(backup_file.items(entries))
+    items = list(export_file.items(entries))
     named = {item.key for item in items}
     yield from (_step(item, present) for item in items if item.path[0] != "topics")
     if prune:
@@ -148,7 +148,7 @@ def _pruned_workers(
 
 def _topics(route: Route | None, body: Mapping[str, Any]) -> Step:
     if route is None:
-        raise InvalidBackup("topics: a topic without a route")
+        raise InvalidExport("topics: a topic without a route")
     return Step(f"topics.{route}.", ("import", "topics"), body, _chosen(route))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ureplicator_cli.options import ListByDefault, client_options, route_options
-from ureplicator_cli.output import confirm, print_json, print_table, warn
+from ureplicator_cli.output import confirm, end_if_json, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
 from ureplicator_common.clock import utc_text
 
@@ -26,9 +26,7 @@ def claims() -> None:
 def list_claims(url: str, as_json: bool, src: str, dst: str) -> None:
     """List the claims of all fleets on the routes' target clusters."""
     body = request("GET", url, "/claims", src=src, dst=dst)
-    if as_json:
-        print_json(body)
-        return
+    end_if_json(as_json, body)
     heads = ("target topic", "fleet", "copied from", "since", "")
     print_table("claims", heads, [_row(each) for each in body["claims"]])
     for each in body["notRead"]:

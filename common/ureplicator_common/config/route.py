@@ -96,7 +96,7 @@ class GroupPatterns(Section):
 
 
 class GroupSyncSettings(Section):
-    """Offsets of consumer groups that follow to the target (KIP-545)."""
+    """Sync of the offsets of consumer groups to the target (KIP-545)."""
 
     enabled: bool = False
     """Write the translated offsets of the source's groups to the target, where a group has no members and no
@@ -112,7 +112,7 @@ class GroupSyncSettings(Section):
 
 
 class ConfigSyncSettings(Section):
-    """Settings of topics that follow to their target topics."""
+    """Sync of the settings of topics to their target topics."""
 
     enabled: bool = False
     """Change the settings of target topics as those of their source topics change. Default false: differences
@@ -139,7 +139,7 @@ class ConfigSyncSettings(Section):
 
 
 class AclSyncSettings(Section):
-    """Access rights on topics that follow to their target topics."""
+    """Sync of access rights on topics to their target topics."""
 
     enabled: bool = False
     """Add the rights on source topics at their target topics, without those to write, and remove them again.

@@ -4,7 +4,7 @@
     chunks     segments of a partition as they are stored, and put together again (pure)
     codec      keys and values of the topic (pure)
     topic      its name and configuration
-    following  maps of all partitions, from the batches of the topic (pure)
+    route_maps maps of all partitions, from the batches of the topic (pure)
     writing    rows of a partition that a copier writes (pure)
 
 A map belongs to a route. It lies on the target, beside the data, in a compacted topic that the copiers of

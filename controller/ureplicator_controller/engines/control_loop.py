@@ -222,7 +222,7 @@ class ControlLoop:
 
     def _cycle(self, epoch: int, began_s: float) -> float:
         snapshot = self._observer.snapshot()
-        self._metrics.unreadable.set(len(snapshot.unreadable_nodes))
+        self._metrics.unreadable_nodes.set(len(snapshot.unreadable_nodes))
         routes = self._routes(snapshot.switches)
         if snapshot.epoch == epoch and self._publishes_routes(routes, snapshot, epoch):
             return SETTLE_INTERVAL_S
@@ -230,7 +230,7 @@ class ControlLoop:
             return SETTLE_INTERVAL_S
         index = self._indexer.of(snapshot)
         violations = self._invariants.violations(snapshot, index)
-        self._metrics.violations.inc(len(violations))
+        self._metrics.invariant_violations.inc(len(violations))
         _log_violations(violations)
         around = vetted_plan(
             snapshot,
@@ -243,14 +243,14 @@ class ControlLoop:
         self._observer.remember(decided.pending_releases, decided.load_review_at_s)
         times = (decided.wake_at_s, self._next_withdrawal_s(routes, snapshot, began_s))
         self._wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
-        self._metrics.waiting.set(len(decided.waiting))
+        self._metrics.waiting_partitions.set(len(decided.waiting))
         self._metrics.braked.set(snapshot.is_braked)
         outcome = self._execute(around.vetted, snapshot, epoch)
         if outcome in (PlanOutcome.DONE, PlanOutcome.QUIET):
             outcome = self._record(around.vetted.steps, snapshot, epoch, outcome)
         took_s = self._clock.monotonic_s() - began_s
         self._metrics.cycles.labels(outcome.value).inc()
-        self._metrics.cycle_s.observe(took_s)
+        self._metrics.cycle_seconds.observe(took_s)
         if decided.steps:
             why = "; ".join(decided.reasons) or "fences removed"
             log.info("%s: %s (%d steps, %.0f ms)", outcome, why, len(decided.steps), took_s * 1_000)
@@ -282,7 +282,7 @@ class ControlLoop:
     def _report(self, isolated: Sequence[Isolated], epoch: int) -> None:
         """Count what the plan leaves alone, log it and write it for REST when it changes."""
         self._metrics.isolated.set(sum(len(each.topics) + len(each.workers) for each in isolated))
-        self._metrics.violations.inc(sum(each.violations for each in isolated))
+        self._metrics.invariant_violations.inc(sum(each.violations for each in isolated))
         texts = tuple(map(str, isolated))
         if texts != self._isolated:
             _log_isolated(texts)

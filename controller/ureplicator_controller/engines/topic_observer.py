@@ -182,7 +182,7 @@ class TopicObserver:
         return (
             metrics.missing_topics,
             metrics.mismatched_topics,
-            metrics.mismatched_partitions,
+            metrics.mismatched_topic_partitions,
             metrics.stopped_topics,
         )
 

@@ -192,7 +192,7 @@ class TopicReconciler:
         key = added.key
         for warning in topic_warnings(
             key.topic,
-            added.intent.target_topic or key.topic,
+            added.intent.target_topic,
             source=self._admins(key.route.source),
             target=self._admins(key.route.target),
         ):
@@ -206,7 +206,7 @@ class TopicReconciler:
 
     def _ensure_target(self, change: IntentChange) -> TargetTopic:
         route = change.key.route
-        target_topic = change.intent.target_topic or change.key.topic
+        target_topic = change.intent.target_topic
         self._fleet_claims.take(change.key, target_topic)
         return ensure_target(
             target_topic,

@@ -170,7 +170,9 @@ def test_thawed_leader_writes_nothing_and_follows(stage: Stage) -> None:
     one.pause()
     stage.until_led_by("two", within_s=FAILOVER_S)
     worker = Worker(stage, "w")
-    stage.hand.transact([Create(stage.paths.topic(KEY), encode_intent(TopicIntent(4, 4)))])
+    stage.hand.transact(
+        [Create(stage.paths.topic(KEY), encode_intent(TopicIntent(4, 4, target_topic="orders")))]
+    )
     worker.until_assigned(4)
     before = stage.hand.get(stage.paths.assignment(WorkerId("w")))
     assert before is not None
@@ -226,7 +228,9 @@ def test_partitions_move_only_after_their_release(stage: Stage) -> None:
     stage.controller("one")
     stage.until_led_by("one")
     a = Worker(stage, "a")
-    stage.hand.transact([Create(stage.paths.topic(KEY), encode_intent(TopicIntent(4, 4)))])
+    stage.hand.transact(
+        [Create(stage.paths.topic(KEY), encode_intent(TopicIntent(4, 4, target_topic="orders")))]
+    )
     a.until_assigned(4)
     a.report()
     b = Worker(stage, "b")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 
 PATHS = Paths("rest")
 KEY = TopicKey(Route("a", "b"), "orders")
-INTENT = TopicIntent(2, 2)
+INTENT = TopicIntent(2, 2, target_topic="orders")
 RECONNECTED_MS = 30_000
 
 

@@ -63,7 +63,7 @@ def intend(zookeeper: ZooKeeperServer) -> None:
     client.connect(5)
     path = PATHS.topic(KEY)
     client.ensure(path.rpartition("/")[0])
-    client.transact([Create(path, encode_intent(TopicIntent(2, 2)))])
+    client.transact([Create(path, encode_intent(TopicIntent(2, 2, target_topic=KEY.topic)))])
     client.close()
 
 

@@ -14,7 +14,7 @@ from click.testing import Result
 from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_controller.engines.following.claims import INTERVAL_S, UNUSED_S
+from ureplicator_controller.engines.syncs.claims import INTERVAL_S, UNUSED_S
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_topic, produce

@@ -21,9 +21,9 @@ from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import FencedWriter
-from ureplicator_controller.engines.following.acls import AclWork
-from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.acls import AclWork
+from ureplicator_controller.engines.syncs.thread import SyncThread
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.records.topics import create_topic
@@ -62,7 +62,7 @@ def acl(
     return TopicAcl(name, pattern, "User:bob", "*", operation, permission)
 
 
-def follower(admin: KafkaAclAdmin) -> Follower:
+def opened(admin: KafkaAclAdmin) -> SyncThread:
     """Both clusters of the route are the same one: target topics have a prefix."""
     paths, store = Paths("f"), MemoryCoordination(MemoryStore())
     for path in paths.skeleton:
@@ -72,9 +72,13 @@ def follower(admin: KafkaAclAdmin) -> Follower:
         fleet="f",
         epoch=0,
         routes={ROUTE: Stored(RouteSettings(prefix="copy."), 0, 0, SESSION)},
-        topics={TopicKey(ROUTE, "orders"): Stored(TopicIntent(1, 1), 0, 0, SESSION)},
+        topics={
+            TopicKey(ROUTE, "orders"): Stored(
+                TopicIntent(1, 1, target_topic="orders"), 0, 0, SESSION
+            )
+        },
     )
-    return Follower(
+    return SyncThread(
         route=ROUTE,
         work=AclWork(
             config=RouteConfig(source=ROUTE.source, target=ROUTE.target),
@@ -103,7 +107,7 @@ def test_rights_follow_and_only_they_are_removed_again(admin: KafkaAclAdmin) -> 
     theirs = {acl("copy.orders", operation="DELETE")}
     assert admin.add(given | theirs) == {}
     eventually(lambda: admin.read() == given | theirs, deadline_s=SEEN_S, what="given rights")
-    sync = follower(admin)
+    sync = opened(admin)
     sync.run_once()
     copied = {
         acl("copy.orders"),

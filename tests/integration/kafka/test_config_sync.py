@@ -16,9 +16,9 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.configs import ConfigWork
-from ureplicator_controller.engines.following.follower import Follower
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.configs import ConfigWork
+from ureplicator_controller.engines.syncs.thread import SyncThread
 from ureplicator_controller.engines.target_limits import topic_warnings
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.kafka.clients import own_settings
@@ -53,14 +53,14 @@ def test_settings_follow_and_are_removed_again(
     """A setting that is removed at the source has the target's default then, which may be another one; the
     lifetime of records has the source's."""
     source, target = admins["source"], admins["target"]
-    followed = {"retention.ms": "7000", "segment.ms": "80000"}
-    own = {**followed, "min.insync.replicas": "2", "max.message.bytes": "5000000"}
+    synced = {"retention.ms": "7000", "segment.ms": "80000"}
+    own = {**synced, "min.insync.replicas": "2", "max.message.bytes": "5000000"}
     source.create_topic(topic, partitions=1, configs=own)
     target.create_topic(topic, partitions=1, configs={"segment.ms": "90000"})
-    sync = follower(admins, topic)
+    sync = opened(admins, topic)
     sync.run_once()
     needed = {**NEEDED, "max.message.bytes": "5000000"}
-    wait_for_settings(target, topic, {**followed, **needed})
+    wait_for_settings(target, topic, {**synced, **needed})
     assert source.alter_settings({topic: dict.fromkeys(own)}) == {}
     wait_for_settings(source, topic, {})
     sync.run_once()
@@ -74,7 +74,7 @@ def test_a_setting_that_was_changed_at_the_target_is_put_back_and_an_excluded_on
     source, target = admins["source"], admins["target"]
     source.create_topic(topic, partitions=1, configs={"retention.ms": "7000"})
     target.create_topic(topic, partitions=1, configs={})
-    sync = follower(admins, topic)
+    sync = opened(admins, topic)
     sync.run_once()
     wait_for_settings(target, topic, {"retention.ms": "7000", **NEEDED})
     changed = {"retention.ms": "9000", "min.insync.replicas": "2", **NEEDED}
@@ -93,7 +93,7 @@ def test_defaults_of_the_source_take_the_place_of_the_targets_own(
     target.create_topic(
         topic, partitions=1, configs={"retention.ms": "7000", "min.insync.replicas": "2"}
     )
-    follower(admins, topic, use_defaults_from="source").run_once()
+    opened(admins, topic, use_defaults_from="source").run_once()
     default = source.settings([topic], timeout_s=10)[topic]
     assert not isinstance(default, OperatingError)
     retention = {"retention.ms": default["retention.ms"].value}
@@ -114,14 +114,14 @@ def test_a_target_topic_that_existed_and_harms_records_is_named_and_left_as_it_i
         "retention.ms is 7000",
     ]
     reports = MemoryReports()
-    follower(admins, topic, reports=reports, enabled=False).run_once()
+    opened(admins, topic, reports=reports, enabled=False).run_once()
     assert reports.passes == [({"harmful": 1}, f"{topic}: {'; '.join(warned)}")]
     assert reports.harms == [{topic: "; ".join(warned)}]
     assert own_settings(target.settings_of(topic)) == harmful
     mended = {"message.timestamp.type": "CreateTime", "retention.ms": "-1", **NEEDED}
     assert target.alter_settings({topic: mended}) == {}
     wait_for_settings(target, topic, mended)
-    follower(admins, topic, reports=reports, enabled=False).run_once()
+    opened(admins, topic, reports=reports, enabled=False).run_once()
     assert reports.harms[-1] == {}
 
 
@@ -134,17 +134,19 @@ def wait_for_settings(admin: ConfluentTopicAdmin, topic: str, expected: Mapping[
     )
 
 
-def follower(
+def opened(
     admins: dict[str, ConfluentTopicAdmin],
     topic: str,
     *,
     reports: MemoryReports | None = None,
     **settings: str | bool,
-) -> Follower:
+) -> SyncThread:
     """A sync of the settings of this topic alone."""
     source, target = admins["source"], admins["target"]
     ids = {name: admin.find([topic])[topic].topic_id for name, admin in admins.items()}
-    intent = TopicIntent(1, 1, source_topic_id=ids["source"], target_topic_id=ids["target"])
+    intent = TopicIntent(
+        1, 1, source_topic_id=ids["source"], target_topic_id=ids["target"], target_topic=topic
+    )
     snapshot = Snapshot(
         fleet="f",
         epoch=1,
@@ -152,7 +154,7 @@ def follower(
         topics={TopicKey(ROUTE, topic): Stored(intent, 0, 0, SESSION)},
     )
     config = {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True, **settings}}
-    return Follower(
+    return SyncThread(
         route=ROUTE,
         work=ConfigWork(
             config=RouteConfig.model_validate(config), source=lambda: source, target=lambda: target

@@ -65,7 +65,9 @@ def lag_of(
 
     def lag_of(topic: str, count: int) -> dict[int, PartitionLag]:
         key = TopicKey(ROUTE, topic)
-        return dict(collector.collect({key: TopicIntent(count, count)}).topics[key])
+        return dict(
+            collector.collect({key: TopicIntent(count, count, target_topic=topic)}).topics[key]
+        )
 
     yield lag_of
     collector.close()

@@ -50,7 +50,7 @@ def rest() -> Iterator[RestFixture]:
     rest.put_leader()
     rest.add_worker("w1")
     rest.add_worker("w2")
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "w1"})
     rest.put_states("w1", "orders", dict.fromkeys(range(4), PartitionState.ONLINE))
     yield rest
@@ -366,7 +366,7 @@ def test_ten_thousand_partitions_are_seen_at_once(
     rest: RestFixture, browser: Browser, address: str, width: int
 ) -> None:
     for topic in range(1000):
-        rest.put_intent(f"t{topic:04}", TopicIntent(10, 10))
+        rest.put_intent(f"t{topic:04}", TopicIntent(10, 10, target_topic=f"t{topic:04}"))
         rest.place(f"t{topic:04}", dict.fromkeys(range(10), "w1"))
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto(address)
@@ -385,10 +385,12 @@ def test_axe_finds_no_serious_fault(
     rest: RestFixture, page: Page, scheme: Literal["light", "dark"], width: int
 ) -> None:
     """A count has two digits: axe judges no text of one character."""
-    rest.put_intent("gone", TopicIntent(12, 12, stopped="source topic was deleted"))
-    rest.put_intent("quiet", TopicIntent(12, 12, state=TopicState.PAUSED))
+    rest.put_intent(
+        "gone", TopicIntent(12, 12, stopped="source topic was deleted", target_topic="gone")
+    )
+    rest.put_intent("quiet", TopicIntent(12, 12, state=TopicState.PAUSED, target_topic="quiet"))
     for topic in ("waiting", "fine"):
-        rest.put_intent(topic, TopicIntent(12, 12))
+        rest.put_intent(topic, TopicIntent(12, 12, target_topic=topic))
         rest.place(topic, dict.fromkeys(range(12), "w2"))
     rest.put_states("w2", "fine", dict.fromkeys(range(12), PartitionState.ONLINE))
     page.emulate_media(color_scheme=scheme)

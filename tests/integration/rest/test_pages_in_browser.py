@@ -50,7 +50,7 @@ def rest() -> Iterator[RestFixture]:
     rest.put_leader()
     rest.add_worker("w1", tags=("bulk",))
     for topic in ("orders", LONG):
-        rest.put_intent(topic, TopicIntent(2, 2))
+        rest.put_intent(topic, TopicIntent(2, 2, target_topic=topic))
         rest.source.put(topic, 2)
         rest.place(topic, {0: "w1", 1: "w1"})
     states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}
@@ -89,7 +89,7 @@ def test_a_topic_shows_its_partitions_and_follows_them(
     expect(rows.nth(1)).to_contain_text(HOSTILE)
     assert page.title() == "test: topic - uReplicator"
     assert page.locator("main img").count() == 0
-    rest.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
+    rest.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED, target_topic="orders"))
     expect(partitions).to_contain_text("paused", timeout=2 * SHOWN_WITHIN_MS)
     expect(page.get_by_role("region", name="Audit")).to_contain_text("never verified")
     page.get_by_text("Differences of partitions and settings").click()
@@ -147,7 +147,9 @@ def test_a_stopped_topic_is_restarted(rest: RestFixture, page: Page, address: st
         rest.paths.current_state(WorkerId("w1")),
     )
     rest.other_client.transact([Delete(path) for path in nobody_holds])
-    rest.put_intent("orders", TopicIntent(2, 2, stopped="source topic deleted"))
+    rest.put_intent(
+        "orders", TopicIntent(2, 2, stopped="source topic deleted", target_topic="orders")
+    )
     lines = confirmed(page, "Restart orders")
     assert lines.startswith("It is stopped: source topic deleted.")
     intent = rest.intent("orders")

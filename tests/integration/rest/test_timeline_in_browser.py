@@ -31,7 +31,7 @@ def rest() -> Iterator[RestFixture]:
     rest = RestFixture(ROUTES)
     now_s = datetime.now(UTC).timestamp()
     rest.put_leader()
-    rest.put_intent("orders", TopicIntent(4, 4), route=Route("s0", "target"))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"), route=Route("s0", "target"))
     rest.clock.advance(now_s - 1_800 - rest.clock.monotonic_s())
     gone_ms = round((now_s - 600) * 1_000)
     gone = PastEvent(1, EventKind.WORKER, HOSTILE, gone_ms, worker=WorkerId("w1"))

@@ -24,9 +24,9 @@ from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import FencedWriter
-from ureplicator_controller.engines.following.acls import AclWork
-from ureplicator_controller.engines.following.follower import FollowState, Term
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.acls import AclWork
+from ureplicator_controller.engines.syncs.thread import Term, TopicSyncState
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 from ureplicator_testkit.records.topics import create_topic
@@ -70,18 +70,18 @@ def test_the_first_right_on_a_topic_does_not_follow_before_the_copiers_have_one(
         source.acls = {bob}
         assert target.opens_topics()
         assert may_write()
-        assert followed(source, target, topic) is FollowState.REFUSED
+        assert followed(source, target, topic) is TopicSyncState.REFUSED
         assert bob not in target.read()
         assert target.add([copier]) == {}
         eventually(lambda: copier in target.read(), SEEN_S, "the copiers' right")
-        assert followed(source, target, topic) is FollowState.CHANGED
+        assert followed(source, target, topic) is TopicSyncState.CHANGED
         eventually(lambda: bob in target.read(), SEEN_S, "the right follows")
         assert may_write()
         assert target.remove([copier]) == {}
         eventually(lambda: not may_write(), SEEN_S, "the topic is closed")
 
 
-def followed(source: MemoryAclAdmin, target: KafkaAclAdmin, topic: str) -> FollowState:
+def followed(source: MemoryAclAdmin, target: KafkaAclAdmin, topic: str) -> TopicSyncState:
     """Outcome of one round."""
     paths, store = Paths("f"), MemoryCoordination(MemoryStore())
     for path in paths.skeleton:
@@ -90,7 +90,9 @@ def followed(source: MemoryAclAdmin, target: KafkaAclAdmin, topic: str) -> Follo
         fleet="f",
         epoch=0,
         routes={ROUTE: Stored(RouteSettings(), 0, 0, SESSION)},
-        topics={TopicKey(ROUTE, topic): Stored(TopicIntent(1, 1), 0, 0, SESSION)},
+        topics={
+            TopicKey(ROUTE, topic): Stored(TopicIntent(1, 1, target_topic=topic), 0, 0, SESSION)
+        },
     )
     work = AclWork(
         config=RouteConfig(source=ROUTE.source, target=ROUTE.target),

@@ -115,8 +115,8 @@ def test_validation(busy: RestFixture) -> None:
 def test_validation_of_one_route(new_rest: NewRest) -> None:
     routes = ({"source": "a", "target": "c"}, {"source": "b", "target": "d"})
     rest = new_rest(routes)
-    rest.put_intent("orders", TopicIntent(4, 4), route=Route("a", "c"))
-    rest.put_intent("orders", TopicIntent(3, 3), route=Route("b", "d"))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"), route=Route("a", "c"))
+    rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"), route=Route("b", "d"))
     assert rest.call("GET", "/validation").get_json()["numTopicPartitions"] == 7
     shown = rest.call("GET", "/validation?src=b").get_json()
     assert shown["numTopicPartitions"] == 3
@@ -126,10 +126,10 @@ def test_validation_of_one_route(new_rest: NewRest) -> None:
 def test_source_validation_changes_nothing(rest: RestFixture) -> None:
     rest.target.put("orders", 1)
     rest.target.put("quiet", 1)
-    rest.put_intent("orders", TopicIntent(2, 2))
-    rest.put_intent("quiet", TopicIntent(1, 1))
-    rest.put_intent("lost", TopicIntent(1, 1))
-    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
+    rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
+    rest.put_intent("lost", TopicIntent(1, 1, target_topic="lost"))
+    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING, target_topic="leaving"))
     shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown == {
         "numMissingTopics": 1,
@@ -145,13 +145,13 @@ def test_source_validation_changes_nothing(rest: RestFixture) -> None:
         "stoppedTopics": {},
         "refusedTopics": {},
     }
-    assert rest.intent("orders") == TopicIntent(2, 2)
+    assert rest.intent("orders") == TopicIntent(2, 2, target_topic="orders")
     assert rest.target.topics()["orders"].partitions == 1
 
 
 def test_topics_that_the_clusters_do_not_describe_are_not_missing(rest: RestFixture) -> None:
     """Without the right to describe a topic, no list has it."""
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.target.put("orders", 2)
     rest.source.model.hidden = rest.target.model.hidden = {"orders"}
     shown = rest.call("GET", "/validation/srcKafka").get_json()
@@ -162,7 +162,7 @@ def test_topics_that_the_clusters_do_not_describe_are_not_missing(rest: RestFixt
 
 
 def test_source_validation_without_the_target(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     with rest.target.failing():
         shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["numMismatchedTopics"] == 1
@@ -172,16 +172,16 @@ def test_source_validation_without_the_target(rest: RestFixture) -> None:
 
 def test_source_validation_of_several_routes(new_rest: NewRest) -> None:
     rest = new_rest(({"source": "a", "target": "c"}, {"source": "b", "target": "d"}))
-    rest.put_intent("orders", TopicIntent(4, 4), route=Route("a", "c"))
-    rest.put_intent("orders", TopicIntent(3, 3), route=Route("b", "d"))
-    rest.put_intent("lost", TopicIntent(1, 1), route=Route("b", "d"))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"), route=Route("a", "c"))
+    rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"), route=Route("b", "d"))
+    rest.put_intent("lost", TopicIntent(1, 1, target_topic="lost"), route=Route("b", "d"))
     shown = rest.call("GET", "/validation/srcKafka").get_json()
     assert shown["mismatchedTopicPartitions"] == {"b.d/orders": 1}
     assert shown["missingTopics"] == ["b.d/lost"]
 
 
 def test_frequent_requests_read_the_source_seldom(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     path = "/validation/srcKafka"
     assert rest.call("GET", path).get_json()["numMismatchedTopics"] == 1
     with rest.source.failing():
@@ -206,7 +206,7 @@ def test_ready_without_a_leader(rest: RestFixture) -> None:
 
 
 def test_metrics(busy: RestFixture) -> None:
-    busy.put_intent("lost", TopicIntent(1, 1))
+    busy.put_intent("lost", TopicIntent(1, 1, target_topic="lost"))
     busy.call("GET", "/topics/some-guess")
     busy.call("GET", "/nothing/here")
     response = busy.call("GET", "/metrics")

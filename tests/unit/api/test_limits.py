@@ -33,7 +33,7 @@ def listed(rest: RestFixture) -> Any:
 def test_limits_are_set_changed_and_cleared(rest: RestFixture, path: str, limited: Limited) -> None:
     rest.call("POST", "/admin/freeze")
     rest.add_worker("w1")
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     for rate in (2_000_000, 2_000_000, 500_000):
         shown = rest.call("PUT", path, json={"bytesPerSecond": rate}).get_json()
         assert shown.pop("note") == ""

@@ -17,7 +17,7 @@ GROUP = position_group(fleet="test", route=ROUTE)
 @pytest.fixture
 def behind(rest: RestFixture) -> RestFixture:
     """orders: 0 is 60 behind since 20 s, 1 is done, 2 was never committed, 3 has no leader."""
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     logs = rest.logs["source"]
     for number in range(3):
         logs.hold("orders", number, 10, 100)
@@ -102,7 +102,7 @@ def test_many_calls_share_one_collection(behind: RestFixture) -> None:
 
 def test_a_new_topic_is_collected_at_once(behind: RestFixture) -> None:
     assert behind.call("GET", "/offset").status_code == 200
-    behind.put_intent("quiet", TopicIntent(1, 1))
+    behind.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
     behind.logs["source"].hold("quiet", 0, 0, 3)
     behind.positions.put(GROUP, "quiet", 0, 1)
     assert behind.call("GET", "/offset/quiet/0").get_json()["lagRecords"] == 2
@@ -149,7 +149,7 @@ def test_metrics_have_no_series_for_unknown_lag(behind: RestFixture) -> None:
 def test_heartbeats_are_never_about_to_be_lost(rest: RestFixture) -> None:
     """They are kept for ten minutes by design, and one is always on its way."""
     topic = heartbeat_topic(fleet="test", route=ROUTE)
-    rest.put_intent(topic, TopicIntent(1, 1))
+    rest.put_intent(topic, TopicIntent(1, 1, target_topic=topic))
     logs = rest.logs["source"]
     logs.hold(topic, 0, 50, 100)
     logs.lives[topic] = Lifetime(retention_ms=600_000)

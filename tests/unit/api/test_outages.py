@@ -64,7 +64,7 @@ def test_changes_made_while_disconnected_are_seen_after_the_reconnect(serving: R
 
     serving.coordination.on_session(observe)
     with serving.zookeeper_unavailable():
-        serving.put_intent("later", TopicIntent(1, 1))
+        serving.put_intent("later", TopicIntent(1, 1, target_topic="later"))
     assert seen == [{"topics": ["later", "orders"]}]
 
 

@@ -106,7 +106,7 @@ def test_a_change_is_shown_until_the_next_one(copied: RestFixture) -> None:
     shown = copied.call("GET", f"{PATH}?partition=0").get_json()["partitions"][0]
     assert shown["change"]["outcome"] == "pending"
     done = PositionChange(-1, "r1/olga", "done", 20)
-    copied.put_intent("orders", TopicIntent(3, 3, positions={0: done}))
+    copied.put_intent("orders", TopicIntent(3, 3, positions={0: done}, target_topic="orders"))
     shown = copied.call("GET", f"{PATH}?partition=0").get_json()["partitions"][0]
     assert shown["change"] == {
         "position": None,
@@ -211,7 +211,9 @@ def test_a_topic_that_is_stopped_since_the_check_gets_no_request(
     read = logs.extents
 
     def extents(wanted: Any) -> Any:
-        copied.put_intent("orders", TopicIntent(3, 3, stopped="source topic was recreated"))
+        copied.put_intent(
+            "orders", TopicIntent(3, 3, stopped="source topic was recreated", target_topic="orders")
+        )
         return read(wanted)
 
     monkeypatch.setattr(logs, "extents", extents)
@@ -227,7 +229,7 @@ def test_a_later_request_replaces_an_earlier_one_of_its_partition(copied: RestFi
 
 
 def test_setting_the_position_of_a_paused_topic(copied: RestFixture) -> None:
-    copied.put_intent("orders", TopicIntent(3, 3, TopicState.PAUSED))
+    copied.put_intent("orders", TopicIntent(3, 3, TopicState.PAUSED, target_topic="orders"))
     send(copied, {"offset": 15, "partition": 0})
     intent = copied.intent("orders")
     assert intent is not None
@@ -331,9 +333,11 @@ def test_topics_whose_positions_cannot_be_changed(
     copied: RestFixture, method: str, body: Any
 ) -> None:
     problem_of(copied.call(method, "/positions/quiet", json=body), 404)
-    copied.put_intent("orders", TopicIntent(3, 3, TopicState.DELETING))
+    copied.put_intent("orders", TopicIntent(3, 3, TopicState.DELETING, target_topic="orders"))
     problem_of(copied.call(method, PATH, json=body), 409)
-    copied.put_intent("orders", TopicIntent(3, 3, stopped="source topic was deleted"))
+    copied.put_intent(
+        "orders", TopicIntent(3, 3, stopped="source topic was deleted", target_topic="orders")
+    )
     for query in ("", "?dry_run=true"):
         problem = problem_of(copied.call(method, f"{PATH}{query}", json=body), 409)
         assert "source topic was deleted" in problem["detail"]
@@ -346,7 +350,7 @@ def test_changes_only_onto_the_version_that_was_read(
 ) -> None:
     tag = copied.call("GET", PATH).headers["ETag"]
     assert tag == copied.call("GET", "/topics/orders").headers["ETag"]
-    copied.put_intent("orders", TopicIntent(3, 3))
+    copied.put_intent("orders", TopicIntent(3, 3, target_topic="orders"))
     stale = copied.call(method, PATH, json=body, headers={"If-Match": tag})
     problem_of(stale, 412)
     assert requested(copied) == {}

@@ -42,9 +42,11 @@ def two_ways() -> Iterator[RestFixture]:
 
 def test_routes_are_listed_with_their_topics(two_ways: RestFixture) -> None:
     west_east = Route("west", "east")
-    two_ways.put_intent("orders", TopicIntent(4, 4), route=west_east)
-    two_ways.put_intent("quiet", TopicIntent(2, 2), route=west_east)
-    two_ways.put_intent("gone", TopicIntent(9, 9, state=TopicState.DELETING), route=west_east)
+    two_ways.put_intent("orders", TopicIntent(4, 4, target_topic="orders"), route=west_east)
+    two_ways.put_intent("quiet", TopicIntent(2, 2, target_topic="quiet"), route=west_east)
+    two_ways.put_intent(
+        "gone", TopicIntent(9, 9, state=TopicState.DELETING, target_topic="gone"), route=west_east
+    )
     two_ways.call("POST", "/routes/east.west/pause")
     shown = two_ways.call("GET", "/routes").get_json()["routes"]
     assert shown["west.east"] == {
@@ -87,7 +89,7 @@ def test_a_route_that_is_not_configured(rest: RestFixture) -> None:
 
 
 def test_topics_of_a_paused_route_are_excluded_with_the_reason(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.place("orders", {0: None, 1: None})
     rest.call("POST", PAUSE)
     rest.call("POST", "/topics", json={"topic": "quiet"})
@@ -106,7 +108,7 @@ def test_topics_of_a_paused_route_are_excluded_with_the_reason(rest: RestFixture
 
 def test_partitions_that_are_released_soon_are_mismatches(rest: RestFixture) -> None:
     rest.add_worker("w1")
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     rest.place("orders", {0: "w1"})
     rest.put_states("w1", "orders", {0: PartitionState.ONLINE})
     rest.call("POST", PAUSE)
@@ -225,7 +227,7 @@ def test_patterns_that_were_changed_keep_a_deleted_topic_from_coming_back(
     rest: RestFixture,
 ) -> None:
     change(rest, {"auto_whitelist": {"enabled": True}})
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     rest.call("DELETE", "/topics/orders")
     assert rest.call("GET", "/blacklist").get_json()["topics"] == [
         {"topic": "orders", "route": "source.target"}

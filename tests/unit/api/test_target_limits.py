@@ -94,9 +94,9 @@ def test_validation_shows_the_same(rest: RestFixture) -> None:
     rest.put_intent("gone", TopicIntent(1, 1, target_topic="gone"))
     rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
-    rest.put_intent("lost", TopicIntent(1, 1))
+    rest.put_intent("lost", TopicIntent(1, 1, target_topic="lost"))
     rest.target.put("leaving", 1)
-    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING))
+    rest.put_intent("leaving", TopicIntent(1, 1, state=TopicState.DELETING, target_topic="leaving"))
     shown = validation(rest)
     assert shown["targetFindings"] == {
         "lost": "the target has no topic lost",
@@ -115,7 +115,7 @@ def test_validation_of_a_renamed_topic(rest: RestFixture) -> None:
 def test_validation_says_what_was_not_checked(rest: RestFixture) -> None:
     for topic in ("orders", "quiet"):
         rest.target.put(topic, 4)
-        rest.put_intent(topic, TopicIntent(1, 1))
+        rest.put_intent(topic, TopicIntent(1, 1, target_topic=topic))
     validation(rest)
     rest.target.troubled.add("quiet")
     shown = validation(rest)
@@ -155,7 +155,7 @@ def harmed(rest: RestFixture) -> RestFixture:
     for worker, (topic, partitions) in {"w1": ("orders", 2), "w2": ("quiet", 1)}.items():
         numbers = range(partitions)
         rest.add_worker(worker)
-        rest.put_intent(topic, TopicIntent(partitions, partitions))
+        rest.put_intent(topic, TopicIntent(partitions, partitions, target_topic=topic))
         rest.place(topic, dict.fromkeys(numbers, worker), since_ms=77)
         rest.put_states(worker, topic, dict.fromkeys(numbers, PartitionState.ONLINE))
     report(rest, {"orders": HARM, "unknown": "target topic unknown: not of this fleet"})
@@ -198,9 +198,11 @@ def mismatch_metric(rest: RestFixture) -> float:
 
 
 def test_harm_to_what_is_not_to_be_copied_is_no_mismatch(harmed: RestFixture) -> None:
-    harmed.put_intent("orders", TopicIntent(2, 2, blacklisted=frozenset({0})))
+    harmed.put_intent(
+        "orders", TopicIntent(2, 2, target_topic="orders", blacklisted=frozenset({0}))
+    )
     assert listed(harmed) == [("orders", 1, HARM)]
-    harmed.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
+    harmed.put_intent("orders", TopicIntent(2, 2, target_topic="orders", state=TopicState.PAUSED))
     assert HARM not in str(listed(harmed))
 
 
@@ -219,7 +221,7 @@ def test_the_overview_says_what_to_mend(harmed: RestFixture) -> None:
 
 def test_a_scrape_reads_no_settings(rest: RestFixture) -> None:
     rest.target.put("orders", 4)
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     for cluster in rest.clusters.values():
         cluster.configs_failure = AssertionError("not to be read")
     response = rest.call("GET", "/metrics")

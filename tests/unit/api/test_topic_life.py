@@ -145,7 +145,7 @@ def test_a_resume_that_is_misspelt_changes_nothing(rest: RestFixture, body: obje
 
 @pytest.mark.parametrize("whitelisted", [True, False])
 def test_a_topic_is_blacklisted_and_removed(rest: RestFixture, whitelisted: bool) -> None:
-    there = TopicIntent(4, 4, had_position=frozenset({1}))
+    there = TopicIntent(4, 4, had_position=frozenset({1}), target_topic="orders")
     if whitelisted:
         rest.put_intent("orders", there)
     for opt, listed in (("blacklist", ["orders"]), ("whitelist", [])):
@@ -181,7 +181,7 @@ def test_blacklisting_a_topic_with_unknown_outcome_is_read_back(
 def test_deleting_blacklists_a_topic_on_a_route_with_auto_whitelisting(new_rest: NewRest) -> None:
     for routes, listed in ((AUTO, ["orders"]), (None, [])):
         rest = new_rest(routes) if routes else new_rest()
-        rest.put_intent("orders", TopicIntent(4, 4))
+        rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
         assert rest.call("DELETE", "/topics/orders").status_code == 200
         assert rest.call("DELETE", "/topics/orders").status_code == 200
         assert blacklisted(rest) == listed

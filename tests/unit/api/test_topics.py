@@ -17,7 +17,7 @@ from ureplicator_common.model import (
     TopicState,
     position_group,
 )
-from ureplicator_common.znodes import MAX_PARTITIONS, encode_isolated
+from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS, encode_isolated
 from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import (
     ONE_ROUTE,
@@ -91,12 +91,12 @@ def test_fewer_partitions_than_the_source_has(rest: RestFixture) -> None:
 
 
 def test_a_topic_with_more_partitions_than_a_node_holds(rest: RestFixture) -> None:
-    rest.source.put("huge", MAX_PARTITIONS + 1)
+    rest.source.put("huge", MAX_TOPIC_PARTITIONS + 1)
     problem = problem_of(rest.call("POST", "/topics/huge"), 400)
     assert problem["field"] == "numPartitions"
     assert rest.intent("huge") is None
     assert "huge" not in rest.target.topics()
-    body = {"topic": "huge", "numPartitions": MAX_PARTITIONS}
+    body = {"topic": "huge", "numPartitions": MAX_TOPIC_PARTITIONS}
     assert rest.call("POST", "/topics", json=body).status_code == 201
 
 
@@ -309,7 +309,12 @@ def test_expanding_to_the_present_number_changes_nothing(rest: RestFixture) -> N
 def test_expanding_keeps_what_the_leader_wrote(rest: RestFixture) -> None:
     rest.put_intent(
         "orders",
-        TopicIntent(partitions=2, initial_partitions=2, had_position=frozenset({0, 1})),
+        TopicIntent(
+            partitions=2,
+            initial_partitions=2,
+            had_position=frozenset({0, 1}),
+            target_topic="orders",
+        ),
     )
     rest.call("PUT", "/topics", json={"topic": "orders", "numPartitions": 4})
     intent = rest.intent("orders")

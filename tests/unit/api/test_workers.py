@@ -166,7 +166,7 @@ def test_a_worker_that_lives_is_not_forgotten(working: RestFixture) -> None:
 def test_a_worker_that_may_still_commit_is_not_forgotten(working: RestFixture) -> None:
     gone, entry = WorkerId("gone"), IdealEntry(None, OwnerEpoch(5), 0, "paused")
     working.put(working.paths.worker_known(gone), encode_known_worker(KnownWorker(2)))
-    working.put_intent("orders", TopicIntent(2, 2))
+    working.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     key = TopicKey(ROUTE, "orders")
     held = IdealTopic({1: replace(entry, holders={gone: SessionId(7)})})
     working.put(working.paths.ideal_topic(key), encode_ideal(held))

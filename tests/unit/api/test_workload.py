@@ -30,7 +30,7 @@ def orders(number: int) -> Partition:
 
 
 def copied_by_two(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"))
     rest.place("orders", {0: "w1", 1: "w1", 2: "w2"})
     for worker in ("w1", "w2"):
         rest.add_worker(worker)

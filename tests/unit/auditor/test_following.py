@@ -237,7 +237,7 @@ def test_the_topic_verified_longest_ago_comes_first(
     copied(positions, 0, 0)
     following.step()
     audits.clock.advance(5)
-    audits.whitelist("clicks", TopicIntent(1, 1))
+    audits.whitelist("clicks", TopicIntent(1, 1, target_topic="clicks"))
     copied(positions, 0, topic="clicks")
     following.step()
     copied(positions, 9, topic="clicks")
@@ -250,9 +250,11 @@ def test_topics_that_are_not_copied_or_not_equal_are_left_out(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:
     audits.remove()
-    audits.whitelist("paused", TopicIntent(1, 1, state=TopicState.PAUSED))
-    audits.whitelist("stopped", TopicIntent(1, 1, stopped="source topic was deleted"))
-    audits.whitelist("masked", TopicIntent(1, 1))
+    audits.whitelist("paused", TopicIntent(1, 1, state=TopicState.PAUSED, target_topic="paused"))
+    audits.whitelist(
+        "stopped", TopicIntent(1, 1, stopped="source topic was deleted", target_topic="stopped")
+    )
+    audits.whitelist("masked", TopicIntent(1, 1, target_topic="masked"))
     following = follower(audits, positions)
     for topic in ("paused", "stopped", "masked"):
         copied(positions, 5, topic=topic)
@@ -266,7 +268,10 @@ def test_a_topic_that_was_remade_begins_again(
     following = follower(audits, positions)
     copied(positions, 90, 90)
     following.step()
-    audits.whitelist("orders", TopicIntent(2, 2, source_topic_id="s2", target_topic_id="t"))
+    audits.whitelist(
+        "orders",
+        TopicIntent(2, 2, source_topic_id="s2", target_topic_id="t", target_topic="orders"),
+    )
     copied(positions, 5, 5)
     following.step()
     state = audits.written()
@@ -317,7 +322,7 @@ def test_the_route_of_an_auditor_that_died_is_followed_soon(
 def test_a_topic_that_fails_does_not_hold_up_the_others(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:
-    audits.whitelist("broken", TopicIntent(1, 1))
+    audits.whitelist("broken", TopicIntent(1, 1, target_topic="broken"))
     following = follower(audits, positions)
     copied(positions, 0, topic="broken")
     following.step()
@@ -457,7 +462,7 @@ def test_a_state_that_cannot_be_written_does_not_hold_up_the_others(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:
     following = follower(audits, positions)
-    audits.whitelist("clicks", TopicIntent(1, 1))
+    audits.whitelist("clicks", TopicIntent(1, 1, target_topic="clicks"))
     write = following._nodes.write
 
     def too_large(key: TopicKey, change: Change) -> None:

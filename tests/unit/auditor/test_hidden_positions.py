@@ -10,7 +10,7 @@ from ureplicator_testkit.kafka.clients import MemoryPositionReader
 
 def test_a_topic_whose_positions_are_not_shown_does_not_hold_up_the_others() -> None:
     audits, positions = AuditFixture(), MemoryPositionReader()
-    audits.whitelist("hidden", TopicIntent(1, 1))
+    audits.whitelist("hidden", TopicIntent(1, 1, target_topic="hidden"))
     following = follower(audits, positions)
     positions.groups[GROUP].unreadable["hidden"] = "TOPIC_AUTHORIZATION_FAILED"
     copied(positions, 0, 0)

@@ -76,7 +76,7 @@ def test_a_partition_of_which_nothing_was_compared_has_no_range() -> None:
 
 UNCOMPARED = PartitionResult(1, 0, 90, 5, 90, uncompared="the target has no records")
 RUN = AuditRun("r1", "a1", 5, 9, "done")
-INTENT = TopicIntent(2, 2, source_topic_id="s", target_topic_id="t")
+INTENT = TopicIntent(2, 2, source_topic_id="s", target_topic_id="t", target_topic="orders")
 
 
 def test_an_audit_that_could_compare_nothing_is_not_done() -> None:

@@ -172,7 +172,10 @@ def test_one_client_of_each_cluster_describes_all_topics_in_batches(
             return super().__getitem__(cluster)
 
     clusters.admins = Opened(clusters.admins)
-    topics = {TopicKey(KEY.route, name): TopicIntent(1, 1) for name in ("clicks", "views")}
+    topics = {
+        TopicKey(KEY.route, name): TopicIntent(1, 1, target_topic=name)
+        for name in ("clicks", "views")
+    }
     found = clusters.preparation().described({KEY: INTENT, **topics})
     assert sorted(opened) == ["east", "west"]
     assert batches == [["clicks", "orders"], ["views"]]
@@ -191,10 +194,12 @@ def test_a_topic_that_is_not_described_does_not_hold_up_the_others() -> None:
     clusters.admins["west"].troubled = {"clicks"}
     prepare = clusters.preparation()
     clicks = TopicKey(KEY.route, "clicks")
-    found = prepare.described({KEY: INTENT, clicks: TopicIntent(1, 1)})
+    found = prepare.described({KEY: INTENT, clicks: TopicIntent(1, 1, target_topic="clicks")})
     assert prepare.comparison(KEY, INTENT, (), described=found, bytes_per_s=1).topic == "orders"
     with pytest.raises(PermanentError, match="clicks at west: not now"):
-        prepare.comparison(clicks, TopicIntent(1, 1), (), described=found, bytes_per_s=1)
+        prepare.comparison(
+            clicks, TopicIntent(1, 1, target_topic="clicks"), (), described=found, bytes_per_s=1
+        )
 
 
 def test_a_cluster_that_does_not_respond_is_an_error_of_its_topics() -> None:

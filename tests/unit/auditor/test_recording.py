@@ -65,12 +65,12 @@ FILE = RouteConfig.model_validate(
 def test_a_topic_is_judged_by_what_workers_copy_it_by() -> None:
     audits = AuditFixture()
     nodes = audits.nodes(audits.client())
-    assert copied_as_in(nodes, FILE, "orders") == CopiedAs(FILE.settings, "f.orders")
+    assert copied_as_in(nodes, FILE, "clicks") == CopiedAs(FILE.settings, "f.clicks")
     live = RouteSettings(Delivery.EXACTLY_ONCE, offset_map=True, prefix="live.")
     audits.publish(live)
-    assert copied_as_in(nodes, FILE, "orders") == CopiedAs(live, "live.orders")
-    audits.whitelist("orders", TopicIntent(2, 2, target_topic="before.orders"))
-    assert copied_as_in(nodes, FILE, "orders") == CopiedAs(live, "before.orders")
+    assert copied_as_in(nodes, FILE, "clicks") == CopiedAs(live, "live.clicks")
+    audits.whitelist("clicks", TopicIntent(2, 2, target_topic="before.clicks"))
+    assert copied_as_in(nodes, FILE, "clicks") == CopiedAs(live, "before.clicks")
 
 
 @pytest.mark.parametrize("what", ["route", "topic"])

@@ -87,7 +87,7 @@ def test_differences_are_kept_until_they_are_compared_again(audits: AuditFixture
 
 
 def test_the_oldest_request_comes_first(audits: AuditFixture) -> None:
-    audits.whitelist("clicks", TopicIntent(2, 2))
+    audits.whitelist("clicks", TopicIntent(2, 2, target_topic="clicks"))
     audits.request()
     audits.clock.advance(1)
     audits.request("r2", topic="clicks")
@@ -324,7 +324,7 @@ def test_a_request_that_ends_its_auditors_is_given_up(audits: AuditFixture) -> N
 def test_a_result_that_cannot_be_written_does_not_hold_up_other_requests(
     audits: AuditFixture,
 ) -> None:
-    audits.whitelist("clicks", TopicIntent(2, 2))
+    audits.whitelist("clicks", TopicIntent(2, 2, target_topic="clicks"))
     audits.request()
     audits.clock.advance(1)
     audits.request("r2", topic="clicks")

@@ -49,11 +49,17 @@ def test_ranges_that_differ_are_compared_again_as_far_as_they_fit() -> None:
         for number, first in enumerate((5_000, 20, 8_980))
     }
     key = TopicKey(Route("a", "b"), "t")
-    due = Due(key, TopicIntent(3, 3), TopicAudit("", "", found), {0: 9_000, 1: 9_000, 2: 8_985}, 1)
+    due = Due(
+        key,
+        TopicIntent(3, 3, target_topic="orders"),
+        TopicAudit("", "", found),
+        {0: 9_000, 1: 9_000, 2: 8_985},
+        1,
+    )
     first, second = Sample(4_000, 5_010, -1, 0), Sample(0, 30, -1, 0)
     assert differing(due, offsets=1_040) == {0: first, 1: second}
     assert differing(due, offsets=1_039) == {0: first}
     assert differing(due, offsets=1_009) == {}
-    others = replace(due, intent=TopicIntent(3, 3, source_topic_id="s"))
+    others = replace(due, intent=TopicIntent(3, 3, source_topic_id="s", target_topic="orders"))
     remade = replace(others, audit=TopicAudit("s0", "", found))
     assert differing(remade, offsets=9_000) == {}

@@ -35,7 +35,7 @@ def url(rest: RestFixture) -> Iterator[str]:
 
 @pytest.fixture
 def copied(rest: RestFixture) -> RestFixture:
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     for number in range(2):
         rest.logs["source"].hold("orders", number, 10, 50)
         rest.positions.put(GROUP, "orders", number, 20)
@@ -54,7 +54,7 @@ def differing(rest: RestFixture) -> None:
 
 
 def test_states_are_listed_and_counted(copied: RestFixture, url: str) -> None:
-    copied.put_intent("quiet", TopicIntent(1, 1))
+    copied.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
     differing(copied)
     listed = run("audits", url=url).stdout
     assert "2 missing" in listed

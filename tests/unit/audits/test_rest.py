@@ -51,7 +51,9 @@ def copied(rest: RestFixture) -> RestFixture:
 
 def set_up(rest: RestFixture) -> RestFixture:
     rest.clock.advance(NOW_S - rest.clock.monotonic_s())
-    rest.put_intent("orders", TopicIntent(3, 3, source_topic_id="s", target_topic_id="t"))
+    rest.put_intent(
+        "orders", TopicIntent(3, 3, source_topic_id="s", target_topic_id="t", target_topic="orders")
+    )
     for number in range(3):
         rest.logs["source"].hold("orders", number, 10, 50)
     for number, offset in ((0, 20), (1, 40)):
@@ -255,9 +257,11 @@ def test_topics_that_cannot_be_compared_are_refused(new_rest: NewRest) -> None:
     handled = set_up(new_rest(({**ONE_ROUTE[0], "handlers": handlers},)))
     assert "handler" in problem_of(handled.call("POST", PATH), 409)["detail"]
     plain = set_up(new_rest())
-    plain.put_intent("orders", TopicIntent(3, 3, stopped="source topic was deleted"))
+    plain.put_intent(
+        "orders", TopicIntent(3, 3, stopped="source topic was deleted", target_topic="orders")
+    )
     assert "stopped" in problem_of(plain.call("POST", PATH), 409)["detail"]
-    plain.put_intent("orders", TopicIntent(3, 3, state=TopicState.DELETING))
+    plain.put_intent("orders", TopicIntent(3, 3, state=TopicState.DELETING, target_topic="orders"))
     problem_of(plain.call("POST", PATH), 409)
 
 
@@ -274,7 +278,7 @@ def test_cancelling(copied: RestFixture) -> None:
 
 
 def test_metrics_of_each_route(copied: RestFixture) -> None:
-    copied.put_intent("quiet", TopicIntent(1, 1))
+    copied.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
     ranges = {number: VerifiedRange(10, 20, NOW_MS - 60_000) for number in range(3)}
     put_state(copied, TopicAudit("s", "t", ranges))
     copied.call("GET", "/offset")

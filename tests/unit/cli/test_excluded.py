@@ -23,10 +23,12 @@ def rest(new_rest: NewRest) -> RestFixture:
 def exclude_some(rest: RestFixture) -> None:
     """Four kinds of exclusion, and one partition that is copied."""
     rest.add_worker("w1")
-    rest.put_intent("orders", TopicIntent(4, 4, state=TopicState.PAUSED))
-    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
-    rest.put_intent("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
-    rest.put_intent("spam", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(4, 4, state=TopicState.PAUSED, target_topic="orders"))
+    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2}), target_topic="quiet"))
+    rest.put_intent(
+        "gone", TopicIntent(2, 2, stopped="source topic was deleted", target_topic="gone")
+    )
+    rest.put_intent("spam", TopicIntent(1, 1, target_topic="spam"))
     rest.call("POST", "/blacklist?src=source&topic=spam&scope=topic&opt=blacklist")
     rest.place("quiet", {0: "w1", 1: None, 2: None})
     rest.put_states("w1", "quiet", {0: PartitionState.ONLINE})
@@ -85,7 +87,9 @@ def test_a_topic_shows_its_effective_state(
 
 
 def test_a_topic_that_is_being_deleted(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x"))
+    rest.put_intent(
+        "orders", TopicIntent(1, 1, state=TopicState.DELETING, stopped="x", target_topic="orders")
+    )
     body = rest.call("GET", "/topics/orders").get_json()
     assert (body["effectiveState"], body["excluded"]) == ("deleting", {"0": "topic deleted"})
 
@@ -114,7 +118,7 @@ def test_a_worker_that_leaves(rest: RestFixture, url: str) -> None:
 
 
 def test_an_owner_that_never_registered_is_gone_too(rest: RestFixture, url: str) -> None:
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     rest.place("orders", {0: "w1"})
     assert "workers     w1 (gone)\n" in run("status", url=url).stdout
 

@@ -26,8 +26,10 @@ def rest(new_rest: NewRest) -> RestFixture:
 
 
 def test_hints_are_commands(rest: RestFixture, url: str) -> None:
-    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2})))
-    rest.put_intent("gone", TopicIntent(2, 2, stopped="source topic was deleted"))
+    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1, 2}), target_topic="quiet"))
+    rest.put_intent(
+        "gone", TopicIntent(2, 2, stopped="source topic was deleted", target_topic="gone")
+    )
     refused = {
         ("topics", "add", "quiet"): "--src SOURCE",
         ("topics", "add", "quiet", "--src", "source"): "ureplicator topics expand",

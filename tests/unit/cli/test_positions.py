@@ -16,7 +16,7 @@ GROUP = position_group(fleet="test", route=ROUTE)
 
 @pytest.fixture
 def copied(rest: RestFixture) -> RestFixture:
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     for number in range(2):
         rest.logs["source"].hold("orders", number, 10, 50)
         rest.positions.put(GROUP, "orders", number, 20)
@@ -38,7 +38,10 @@ def offsets(rest: RestFixture) -> dict[int, int]:
 
 
 def test_showing_positions(copied: RestFixture, url: str) -> None:
-    copied.put_intent("orders", TopicIntent(2, 2, positions={1: PositionChange(-1, "r", "done")}))
+    copied.put_intent(
+        "orders",
+        TopicIntent(2, 2, positions={1: PositionChange(-1, "r", "done")}, target_topic="orders"),
+    )
     copied.positions.put(GROUP, "orders", 1, -1)
     assert rows(run("positions", "show", "orders", url=url).stdout) == [
         ["0", "20", "10 to 50", "30", "", "", "", ""],

@@ -48,7 +48,7 @@ def test_what_the_leader_leaves_alone_is_shown(rest: RestFixture, url: str) -> N
 
 def test_mass_loss_is_shown(rest: RestFixture, url: str) -> None:
     assert "condition" not in run("status", url=url).stdout
-    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"))
     rest.place("orders", {0: "w1", 1: "w2", 2: "w3"})
     for worker in ("w1", "w2"):
         known = encode_known_worker(KnownWorker(max_slots=2))

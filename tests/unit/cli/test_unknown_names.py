@@ -13,7 +13,7 @@ from ureplicator_testkit.control.rest_fixture import RestFixture
 
 @pytest.fixture
 def url(rest: RestFixture) -> Iterator[str]:
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.add_worker("rack-1")
     with serving(rest) as url:
         yield url

@@ -66,7 +66,6 @@ intents = st.builds(
     blacklisted=st.frozensets(numbers, max_size=5),
     had_position=st.frozensets(numbers, max_size=5),
     target_topic=topics,
-    lane=st.sampled_from(["raw", "record", "sql"]),
     forget_positions=st.booleans(),
     positions=st.dictionaries(
         numbers,
@@ -349,6 +348,14 @@ def test_garbage_is_unreadable(garbage: bytes) -> None:
             decode(garbage)
 
 
+@pytest.mark.parametrize("target", ["", ', "targetTopic": ""'])
+def test_a_topic_without_its_name_on_the_target_is_unreadable(target: str) -> None:
+    """All writers give it, so that no reader derives it: the route's naming may have changed since."""
+    content = f'{{"partitions": 3, "initialPartitions": 2{target}}}'
+    with pytest.raises(znodes.UnreadableContent, match="targetTopic"):
+        znodes.decode_intent(content.encode())
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -400,7 +407,7 @@ def test_names_on_the_wire_are_camel_case() -> None:
         znodes.encode_switches(Switches()),
         znodes.encode_controller(LiveController("c")),
         znodes.encode_route(RouteSettings()),
-        znodes.encode_intent(TopicIntent(1, 1)),
+        znodes.encode_intent(TopicIntent(1, 1, target_topic="orders")),
         znodes.encode_history([PastEvent(1, EventKind.MOVE, "", 5, took_ms=3)]),
     ):
         assert b"_" not in encoded.replace(b"at_least_once", b"")
@@ -412,7 +419,7 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
         (znodes.encode_known_worker(KnownWorker(max_slots=2)), znodes.decode_known_worker),
         (znodes.encode_controller(LiveController("c")), znodes.decode_controller),
         (znodes.encode_route(RouteSettings()), znodes.decode_route),
-        (znodes.encode_intent(TopicIntent(1, 1)), znodes.decode_intent),
+        (znodes.encode_intent(TopicIntent(1, 1, target_topic="orders")), znodes.decode_intent),
     ]:
         newer = json.dumps({**json.loads(encoded), "ofTheFuture": 1, "of_the_future": 2})
         assert decode(newer.encode()) == decode(encoded)
@@ -421,7 +428,8 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 def test_fields_an_older_version_did_not_write_have_their_defaults() -> None:
     assert znodes.decode_live_worker(b'{"slots": 2}') == LiveWorker(slots=2)
     assert znodes.decode_known_worker(b'{"maxSlots": 2}') == KnownWorker(max_slots=2)
-    assert znodes.decode_intent(b'{"partitions":3,"initialPartitions":2}') == TopicIntent(3, 2)
+    intent = b'{"partitions":3,"initialPartitions":2,"targetTopic":"orders","lane":"raw"}'
+    assert znodes.decode_intent(intent) == TopicIntent(3, 2, target_topic="orders")
     old = b'{"a.b/t/0":{"bytesPerS":1.5,"recordsPerS":2}}'
     measured = {Partition(Route("a", "b"), "t", 0): PartitionLoad(1.5, 2.0)}
     assert znodes.decode_loads(old) == measured

@@ -79,7 +79,11 @@ def test_a_violated_invariant_isolates_its_topic() -> None:
     "step",
     [
         ideal(BAD, why=" ".join(map(str, range(5_000)))),
-        MarkPositions(BAD, TopicIntent(1, 1, request_id=" ".join(map(str, range(5_000)))), 0),
+        MarkPositions(
+            BAD,
+            TopicIntent(1, 1, request_id=" ".join(map(str, range(5_000))), target_topic="orders"),
+            0,
+        ),
         giving(BAD, fence=5_000),
     ],
     ids=lambda step: type(step).__name__,

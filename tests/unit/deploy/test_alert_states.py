@@ -56,7 +56,10 @@ class Processes:
         self.rest.clock.advance(RETENTION_MS)  # no time of a record is before 1970
         self.rest.put_leader()
         self.rest.add_worker("w1")
-        self.rest.put_intent("orders", TopicIntent(1, 1, source_topic_id="s", target_topic_id="t"))
+        self.rest.put_intent(
+            "orders",
+            TopicIntent(1, 1, source_topic_id="s", target_topic_id="t", target_topic="orders"),
+        )
         self.rest.place("orders", {0: "w1"})
         self.log = self.rest.logs["source"]
         self.report(PartitionState.ONLINE)
@@ -255,7 +258,7 @@ STATES: Mapping[str, tuple[Callable[[Processes], AbstractContextManager[None]], 
     "skipped": (skipped, {"RecordsSkipped"}),
     "stopped topics": (gauge("stopped_topics", "source.target"), {"TopicsStopped"}),
     "brake": (gauge("braked"), {"BrakeHeld"}),
-    "violation": (counter("violations"), {"InvariantViolated"}),
+    "violation": (counter("invariant_violations"), {"InvariantViolated"}),
     "lacks workers": (lacks_workers, {"RouteLacksWorkers"}),
     "eviction": (counter("evictions"), {"WorkerEvicted"}),
 }

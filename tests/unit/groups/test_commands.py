@@ -25,7 +25,7 @@ def url(rest: RestFixture) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def copied(rest: RestFixture) -> RestFixture:
     rest.publish(RouteSettings())
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.groups.add("billing", {FIRST: 30})
     return rest
 

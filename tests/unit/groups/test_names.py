@@ -41,7 +41,7 @@ NAMES = (
 @pytest.fixture
 def copied(rest: RestFixture) -> RestFixture:
     rest.publish(RouteSettings())
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     for name in NAMES:
         rest.groups.add(name, {FIRST: 30})
     return rest

@@ -18,7 +18,7 @@ COPIED = 100
 @pytest.fixture
 def copied(rest: RestFixture) -> RestFixture:
     rest.publish(RouteSettings())
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.groups.add("billing", {FIRST: 30, SECOND: 40, ("elsewhere", 0): 7}, state="Stable")
     return rest
 
@@ -84,7 +84,7 @@ def test_a_failover_writes_the_offsets(copied: RestFixture) -> None:
 
 
 def test_a_failover_of_topics_leaves_other_topics_alone(copied: RestFixture) -> None:
-    copied.put_intent("quiet", TopicIntent(1, 1))
+    copied.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
     copied.groups.add("both", {FIRST: 5, ("quiet", 0): 6})
     copied.groups.add("other", {("quiet", 0): 6})
     done = copied.client.post("/failover", json={"topics": ["quiet"]}).get_json()
@@ -205,7 +205,7 @@ def deleting(new_rest: NewRest) -> RestFixture:
     }
     rest = new_rest(({**ONE_ROUTE[0], "offset_map": True, "sync_group_offsets": policy},))
     rest.publish(RouteSettings())
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     return rest
 
 

@@ -61,7 +61,9 @@ class Stage:
         self.assign({part(0): AssignmentEntry(OwnerEpoch(3), ("f.a.b.other.0",))})
         self.settings = RouteSettings(prefix="copy-")
         self.put(PATHS.route(ROUTE), znodes.encode_route(self.settings))
-        intent = TopicIntent(partitions=4, initial_partitions=2, had_position=frozenset({0}))
+        intent = TopicIntent(
+            partitions=4, initial_partitions=2, had_position=frozenset({0}), target_topic="copy-t"
+        )
         self.put(PATHS.topic(part(0).key), znodes.encode_intent(intent))
         self.prover = OwnershipProver(
             coordination=self.client,

@@ -315,16 +315,13 @@ class RouteFollower:
         if not topics:
             return []
         read_ms = self._clock.wall_ms()
-        wanted = {
-            intent.target_topic or key.topic: range(intent.partitions)
-            for key, intent in topics.items()
-        }
+        wanted = {intent.target_topic: range(intent.partitions) for key, intent in topics.items()}
         with closing(self._positions(self.route.target)) as reader:
             found = reader.read(self._group, wanted)
         stored = readable(found)
         errors = {topic: error for (topic, _), error in unreadable(found).items()}
         due = [
-            Due(key, intent, self._nodes.state(key), known_positions(stored, key, intent), read_ms)
+            Due(key, intent, self._nodes.state(key), known_positions(stored, intent), read_ms)
             for key, intent in topics.items()
         ]
         shown = [each for each in due if self._guarded(each, partial(_shown, each, errors))]

@@ -82,7 +82,7 @@ class Preparation:
 
     def requested(self, key: TopicKey, intent: TopicIntent, wanted: RequestedAudit) -> AuditRequest:
         """Raises OperatingError, also if the copy cannot be read up to the positions."""
-        self._wait_until_visible(key, intent.target_topic or key.topic, sorted(wanted.ranges))
+        self._wait_until_visible(key, intent.target_topic, sorted(wanted.ranges))
         ranges = [
             PartitionRange(number, each.next, each.first)
             for number, each in sorted(wanted.ranges.items())
@@ -113,7 +113,7 @@ class Preparation:
         names: dict[str, set[str]] = {}
         for key, intent in topics.items():
             names.setdefault(key.route.source, set()).add(key.topic)
-            names.setdefault(key.route.target, set()).add(intent.target_topic or key.topic)
+            names.setdefault(key.route.target, set()).add(intent.target_topic)
         found: dict[tuple[str, str], Topic | OperatingError] = {}
         for cluster, wanted in names.items():
             found |= self._described(cluster, sorted(wanted))
@@ -143,7 +143,7 @@ class Preparation:
         round_s: float = 15.0,
     ) -> AuditRequest:
         """Raises OperatingError: a topic is not known."""
-        target_topic = intent.target_topic or key.topic
+        target_topic = intent.target_topic
         settings = self.settings(key.route)
         source = read(described[key.route.source, key.topic])
         target = read(described[key.route.target, target_topic])

@@ -44,8 +44,8 @@ def copied_as_in(nodes: AuditNodes, config: RouteConfig, topic: str) -> CopiedAs
     """The file counts as long as no leader has published the route. Raises OperatingError."""
     live = nodes.settings(config.route) or config.settings
     intent = nodes.intent(TopicKey(config.route, topic))
-    named = intent.target_topic if intent is not None else ""
-    return CopiedAs(live, named or live.target_topic(topic))
+    named = live.target_topic(topic) if intent is None else intent.target_topic
+    return CopiedAs(live, named)
 
 
 def record(settings: Settings, result: AuditResult, *, began_ms: int, report: str) -> None:

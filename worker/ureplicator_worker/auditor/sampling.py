@@ -60,7 +60,7 @@ class Due:
 
     @property
     def target_topic(self) -> str:
-        return self.intent.target_topic or self.key.topic
+        return self.intent.target_topic
 
     def without(self, numbers: Collection[int]) -> Due:
         positions = {n: offset for n, offset in self.positions.items() if n not in numbers}
@@ -175,10 +175,10 @@ def differing(due: Due, *, offsets: int) -> dict[int, Sample]:
 
 
 def known_positions(
-    found: Mapping[TargetPartition, Position], key: TopicKey, intent: TopicIntent
+    found: Mapping[TargetPartition, Position], intent: TopicIntent
 ) -> dict[int, int]:
     """Positions of the partitions that have one."""
-    topic = intent.target_topic or key.topic
+    topic = intent.target_topic
     stored = {n: found[topic, n] for n in range(intent.partitions) if (topic, n) in found}
     return {number: each.offset for number, each in stored.items() if each.offset >= 0}
 

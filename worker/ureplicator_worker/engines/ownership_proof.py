@@ -274,7 +274,7 @@ def grant_or_refusal(
         return f"topic {partition.key} is not whitelisted any more, or unreadable"
     return Grant(
         owner_epoch=epoch,
-        target_topic=intent.target_topic or settings.settings.target_topic(partition.topic),
+        target_topic=intent.target_topic,
         fence=(*fence, renewer),
         initial=partition.number < intent.initial_partitions,
         had_position=partition.number in intent.had_position,

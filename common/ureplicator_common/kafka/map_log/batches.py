@@ -10,7 +10,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from ureplicator_common.offset_map.codec import Row, UnknownMapFormat
-from ureplicator_common.offset_map.following import Batch
+from ureplicator_common.offset_map.route_maps import Batch
 
 FORMAT = 2
 

@@ -1,4 +1,4 @@
-"""Offset maps of a route, followed on a cluster: read_committed, from the beginning, incrementally.
+"""Offset maps of a route, read on a cluster: read_committed, from the beginning, incrementally.
 
 Rows of the map and the position that they belong to are committed in one transaction. Its marker reaches the
 partition of the positions and that of the map one after the other, so a position may be seen before its rows.
@@ -23,8 +23,8 @@ from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row, fir
 from ureplicator_common.kafka.map_log.batches import decode_batches
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.codec import MapKey, encode_key
-from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.partition_map import MapView, PartitionMap
+from ureplicator_common.offset_map.route_maps import RouteMaps
 
 FETCH_BYTES = 4 << 20
 LOAD_BYTES = 64 << 10
@@ -44,7 +44,7 @@ class OffsetMaps(Protocol):
         ...
 
     def view(self, partition: Partition, stored: Position | None = None) -> MapView:
-        """See `FollowedMaps.view`. Its calls may raise ClusterUnavailable, too."""
+        """See `RouteMaps.view`. Its calls may raise ClusterUnavailable, too."""
         ...
 
     def close(self) -> None: ...
@@ -53,7 +53,7 @@ class OffsetMaps(Protocol):
 class KafkaOffsetMaps:
     """`OffsetMaps` and `MapReading` in this topic. Belongs to one thread at a time.
 
-    `only`: see `FollowedMaps`.
+    `only`: see `RouteMaps`.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class KafkaOffsetMaps:
         self._topic_id = ""
         self._only = only
         self._fetch_bytes = fetch_bytes
-        self._followed = self._new()
+        self._maps = self._new()
         self._stable_end = self._end = 0
         self._goal: int | None = None
 
-    def _new(self) -> FollowedMaps:
-        return FollowedMaps(self._only, load=self._load)
+    def _new(self) -> RouteMaps:
+        return RouteMaps(self._only, load=self._load)
 
     def view(self, partition: Partition, stored: Position | None = None) -> MapView:
-        return self._followed.view(partition, stored)
+        return self._maps.view(partition, stored)
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionMap]:
-        return self._followed.partitions
+        return self._maps.partitions
 
     def close(self) -> None:
         self._client.close()
@@ -108,7 +108,7 @@ class KafkaOffsetMaps:
             self._read_to_end()
 
     def _is_behind(self, positions: Mapping[Partition, Position]) -> bool:
-        return not all(self._followed.reaches(*each) for each in positions.items())
+        return not all(self._maps.reaches(*each) for each in positions.items())
 
     def _read_to_end(self) -> None:
         leader = self._leader()
@@ -119,7 +119,7 @@ class KafkaOffsetMaps:
         view = self._client.view([self._topic])
         topic_id = view.topic_ids.get(self._topic, "")
         if topic_id != self._topic_id:
-            self._followed, self._topic_id = self._new(), topic_id
+            self._maps, self._topic_id = self._new(), topic_id
             self._goal = None
         if not topic_id:
             if self._topic in view.missing:
@@ -133,8 +133,8 @@ class KafkaOffsetMaps:
 
     def _fetch(self, leader: Broker) -> bool:
         """One response; True if there may be more."""
-        followed = self._followed
-        before = followed.next_offset
+        maps = self._maps
+        before = maps.next_offset
         request = fetch_request(
             {(self._topic, NUMBER): before},
             max_bytes_each=self._fetch_bytes,
@@ -148,17 +148,17 @@ class KafkaOffsetMaps:
             reason = refusal(row.error_code, right, self._client.name)
             raise ClusterUnavailable(f"{self._topic}: {reason}", delay_s=0.2)
         aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
-        followed.fetched(decode_batches(bytes(row.records or b"")), aborted)
+        maps.fetched(decode_batches(bytes(row.records or b"")), aborted)
         self._stable_end, self._end = int(row.last_stable_offset), int(row.high_watermark)
-        if before == followed.next_offset < self._stable_end:
+        if before == maps.next_offset < self._stable_end:
             self._pass_hole(leader)
-        return followed.next_offset < self._stable_end
+        return maps.next_offset < self._stable_end
 
     def _pass_hole(self, leader: Broker) -> None:
         """Go on at the last stable offset if the next batch is not before it. Raises ClusterUnavailable."""
-        followed, key = self._followed, (self._topic, NUMBER)
+        maps, key = self._maps, (self._topic, NUMBER)
         request = fetch_request(
-            {key: followed.next_offset},
+            {key: maps.next_offset},
             max_bytes_each=self._fetch_bytes,
             max_bytes=self._fetch_bytes,
             isolation=READ_UNCOMMITTED,
@@ -167,11 +167,11 @@ class KafkaOffsetMaps:
         first = first_offset(bytes(row.records or b""))
         if first is None or first < self._stable_end:
             raise ClusterUnavailable(
-                f"{self._topic}: a response without records at offset {followed.next_offset}, though the "
+                f"{self._topic}: a response without records at offset {maps.next_offset}, though the "
                 f"log is committed up to {self._stable_end}",
                 delay_s=0.2,
             )
-        followed.next_offset = self._stable_end
+        maps.next_offset = self._stable_end
 
     def _load(self, partition: Partition, at: int, target: int) -> bytes:
         """Value of a row of the batch at this offset. Raises ClusterUnavailable, also where the row was
@@ -193,7 +193,7 @@ class KafkaOffsetMaps:
 
     def _restart(self, leader: Broker) -> bool:
         """The log was truncated, or begins later: everything is read again from its start."""
-        self._followed = self._new()
+        self._maps = self._new()
         key = self._topic, NUMBER
-        self._followed.next_offset = offset_at(self._client, leader, key, EARLIEST)
+        self._maps.next_offset = offset_at(self._client, leader, key, EARLIEST)
         return True

@@ -168,7 +168,7 @@ class LagCollector:
         wanted: dict[Route, dict[str, Sequence[int]]] = {}
         for key, intent in topics.items():
             of_route = wanted.setdefault(key.route, {})
-            of_route[intent.target_topic or key.topic] = range(intent.partitions)
+            of_route[intent.target_topic] = range(intent.partitions)
         queries = {
             target: self._position_query(
                 {route: found for route, found in wanted.items() if route.target == target}
@@ -368,7 +368,7 @@ def _position(
     found = positions[partition.route]
     if isinstance(found, OperatingError):
         return found
-    stored = found.get((intent.target_topic or partition.topic, partition.number))
+    stored = found.get((intent.target_topic, partition.number))
     if isinstance(stored, PartitionUnavailable):
         return stored
     return stored.offset if stored is not None and stored.offset >= 0 else None

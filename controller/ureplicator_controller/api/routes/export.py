@@ -1,6 +1,6 @@
 """`/export`: intents, blacklist, switches and worker tags of the fleet as one document.
 
-Its content and its meaning are described in `core.reporting.backup`.
+Its content and its meaning are described in `core.reporting.export`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_controller.api.access.roles import viewer
-from ureplicator_controller.api.http.models.backup import FleetExport
+from ureplicator_controller.api.http.models.export import FleetExport
 from ureplicator_controller.api.http.models.requests import Query
 from ureplicator_controller.api.http.models.responses import JsonResult, responses
 from ureplicator_controller.api.http.openapi import group
 from ureplicator_controller.api.services.fleet_cache import FleetCache
-from ureplicator_controller.core.reporting.backup import backup_document
+from ureplicator_controller.core.reporting.export import export_document
 
 
 def blueprint(*, fleet: FleetCache) -> APIBlueprint:
@@ -23,6 +23,6 @@ def blueprint(*, fleet: FleetCache) -> APIBlueprint:
     @viewer
     def export_fleet(query: Query) -> JsonResult:
         """Everything that operators have set, as a document that can be imported."""
-        return backup_document(fleet.current().snapshot)
+        return export_document(fleet.current().snapshot)
 
     return api

@@ -1,8 +1,8 @@
-"""`/import`: restores what an export holds, one call for each item, or one for many topics.
+"""`/import`: brings the fleet to what an export holds, one call for each item, or one for many topics.
 
 Each item is checked and written separately, as an intent like any other, and the response tells whether
 it was created, changed or unchanged. With `dry_run` nothing is written, neither on the clusters nor in
-ZooKeeper. What is restored and what is refused is decided in `core.reporting.backup`.
+ZooKeeper. What is imported and what is refused is decided in `core.reporting.export`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.contents import KnownWorker, Switches
 from ureplicator_common.model import Route, TopicKey, TopicState, WorkerId
-from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.access.roles import operator_unless_dry_run
 from ureplicator_controller.api.http.load import asks_kafka
-from ureplicator_controller.api.http.models.backup import (
+from ureplicator_controller.api.http.models.export import (
     RANGES_HINT,
     ImportBlacklistBody,
     ImportBlacklistQuery,
@@ -47,9 +47,9 @@ from ureplicator_controller.api.services.blacklist import BlacklistService
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.switches import SwitchService
 from ureplicator_controller.api.services.topic_batch import Entry, Outcome, TopicBatch
-from ureplicator_controller.api.services.topic_import import Restoration, TopicImporter
+from ureplicator_controller.api.services.topic_import import ImportedTopic, TopicImporter
 from ureplicator_controller.api.services.workers import WorkerService
-from ureplicator_controller.core.reporting.backup import (
+from ureplicator_controller.core.reporting.export import (
     Refusal,
     differences,
     numbers,
@@ -88,11 +88,11 @@ def _add_topics(
     @operator_unless_dry_run
     @asks_kafka
     def import_topic(path: TopicPath, query: ImportTopicQuery, body: ImportTopicBody) -> JsonResult:
-        """Restore a topic from an export; a new one is copied from its committed positions."""
+        """Import a topic of an export; a new one is copied from its committed positions."""
         config = chosen_route(settings, query)
         dry_run, unlist = query.dry_run == "true", query.listed == "false"
         given = _given(body, ImportTopicBody.model_fields)
-        done = importer.restore(
+        done = importer.import_topic(
             config, path.topic, given, unlist=unlist, dry_run=dry_run, giver=query.from_fleet
         )
         return _topic_imported(path.topic, done)
@@ -106,7 +106,7 @@ def _add_topics(
         dry_run = query.dry_run == "true"
         entries = {topic: _entry(topic, given) for topic, given in body.topics.items()}
         wanted = {name: each for name, each in entries.items() if isinstance(each, Entry)}
-        made = {each.topic: each for each in batch.restore(config, wanted, dry_run=dry_run)}
+        made = {each.topic: each for each in batch.import_topics(config, wanted, dry_run=dry_run)}
         outcomes = [
             Outcome(name, problem=each) if isinstance(each, Problem) else made[name]
             for name, each in entries.items()
@@ -119,10 +119,10 @@ def _add_topics(
     def import_listed(
         path: TopicPath, query: ImportBlacklistQuery, body: ImportBlacklistBody
     ) -> JsonResult:
-        """Restore a topic's entry in the blacklist, whether it is whitelisted or not."""
+        """Import a topic's entry in the blacklist, whether it is whitelisted or not."""
         config = chosen_route(settings, query)
         key = TopicKey(config.route, path.topic)
-        listed = blacklist.restore_topic(key, dry_run=query.dry_run == "true")
+        listed = blacklist.import_topic(key, dry_run=query.dry_run == "true")
         return _imported({} if listed else None, {})
 
 
@@ -130,13 +130,13 @@ def _add_workers(api: APIBlueprint, *, workers: WorkerService) -> None:
     @api.put("/import/workers/<path:worker>", responses=responses(ImportResult, 404, 409, 413))
     @operator_unless_dry_run
     def import_worker(path: WorkerPath, query: ImportQuery, body: ImportWorkerBody) -> JsonResult:
-        """Restore a worker's tags, also of a worker that has not joined yet."""
+        """Import a worker's tags, also of a worker that has not joined yet."""
         wanted = KnownWorker(
             max_slots=body.slots, blacklisted=body.blacklisted, draining=body.draining
         )
         dry_run = query.dry_run == "true"
         id = WorkerId(worker_name(path.worker))
-        before, after = workers.restore(id, wanted, dry_run=dry_run)
+        before, after = workers.import_worker(id, wanted, dry_run=dry_run)
         return _imported(worker_entry(before) if before else None, worker_entry(after))
 
 
@@ -146,7 +146,7 @@ def _add_switches(
     @api.put("/import/switches", responses=responses(ImportResult, 409, 413))
     @operator_unless_dry_run
     def import_switches(query: ImportQuery, body: ImportSwitchesBody) -> JsonResult:
-        """Restore the live switches."""
+        """Import the live switches."""
         before = fleet.current().snapshot.switches
         texts = _settings_texts(settings, body.route_settings)
 
@@ -181,8 +181,9 @@ def _settings_texts(
 
 def _given(body: ImportTopicBody, names: Iterable[str]) -> dict[str, Any]:
     """Values of `TopicIntent` by field, as far as the body has them."""
-    given = {name: getattr(body, name) for name in names if getattr(body, name) is not None}
-    below = given.get("partitions", MAX_PARTITIONS)
+    read = {name: getattr(body, name) for name in names if name != "lane"}
+    given = {name: value for name, value in read.items() if value is not None}
+    below = given.get("partitions", MAX_TOPIC_PARTITIONS)
     for name, field in (("blacklisted", "blacklisted"), ("had_position", "hadPosition")):
         if name in given:
             given[name] = _numbers(field, given[name], below)
@@ -198,11 +199,11 @@ def _numbers(field: str, text: str, partitions: int) -> frozenset[int]:
         raise bad_request(str(error), field=field, hint=RANGES_HINT) from error
 
 
-def _topic_imported(topic: str, done: Restoration) -> dict[str, Any]:
+def _topic_imported(topic: str, done: ImportedTopic) -> dict[str, Any]:
     changes = list(
         differences(
-            topic_entry(done.before, topic) if done.before else None,
-            topic_entry(done.made.intent, topic),
+            topic_entry(done.before) if done.before else None,
+            topic_entry(done.made.intent),
         )
     )
     if done.unlisted:

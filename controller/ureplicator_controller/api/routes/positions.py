@@ -68,7 +68,7 @@ def blueprint(
         shown = {
             "topic": key.topic,
             "route": str(key.route),
-            "targetTopic": intent.target_topic or key.topic,
+            "targetTopic": intent.target_topic,
             "partitions": [
                 {"partition": number}
                 | _position_json(readings[number])

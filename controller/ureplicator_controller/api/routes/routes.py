@@ -60,7 +60,7 @@ def blueprint(
     @api.get("/routes", responses=responses(RouteList, 404))
     @viewer
     def list_routes(query: RouteQuery) -> JsonResult:
-        """Configured routes, whether they are paused, and the last passes of what follows."""
+        """Configured routes, whether they are paused, and the last passes of their syncs."""
         fleet_state = fleet.current()
         paused = fleet_state.snapshot.switches.paused_routes
         intents = {key: stored.value for key, stored in fleet_state.snapshot.topics.items()}

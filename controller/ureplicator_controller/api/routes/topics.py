@@ -281,7 +281,7 @@ def describe(
     return {
         "topic": key.topic,
         "route": str(key.route),
-        "targetTopic": intent.target_topic or key.topic,
+        "targetTopic": intent.target_topic,
         "lane": _lane(fleet_state, key),
         "state": intent.state,
         "effectiveState": effective_state(snapshot, key),

@@ -36,7 +36,6 @@ from ureplicator_controller.api.services.validation import (
     with_outlooks,
 )
 from ureplicator_controller.core.balance.pools import shortages
-from ureplicator_controller.core.following.topics import followed_topics
 from ureplicator_controller.core.planning.no_progress import suspicions
 from ureplicator_controller.core.reporting.held import with_held
 from ureplicator_controller.core.state.exclusions import excluded_partitions
@@ -46,8 +45,9 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import Tallies
 from ureplicator_controller.core.state.validation_counts import validation_counts
 from ureplicator_controller.core.state.versions import file_conditions, version_conditions
+from ureplicator_controller.core.syncs.topics import synced_topics
 from ureplicator_controller.core.topics.cluster_comparison import ClusterComparison
-from ureplicator_controller.engines.following.configs import compare_topics, config_rules
+from ureplicator_controller.engines.syncs.configs import compare_topics, config_rules
 
 
 def blueprint(
@@ -107,7 +107,7 @@ def blueprint(
             drift_json(live.config(config.route, snapshot.switches.route_settings), drift)
             for config in chosen_routes(settings, query)
             for drift in compare_topics(
-                followed_topics(snapshot, config.route, config.settings),
+                synced_topics(snapshot, config.route),
                 source=clusters[config.source].admin(),
                 target=clusters[config.target].admin(),
                 rules=config_rules(config),

@@ -104,7 +104,7 @@ class AuditService:
             return node is not None and _decoded(path, node).id == requested.id
 
         self._coordination.ensure(path.rpartition("/")[0])
-        return self._editor.edit_latest(path, decide, applied)
+        return self._editor.edit(path, decide, applied)
 
     def cancel(self, config: RouteConfig, topic: str) -> RequestedAudit:
         """Withdraw the request. An auditor that carries it out stops."""
@@ -119,7 +119,7 @@ class AuditService:
                 )
             return Edit(_decoded(path, node), [Delete(path, node.stat.version)])
 
-        return self._editor.edit_latest(path, decide, lambda node: node is None)
+        return self._editor.edit(path, decide, lambda node: node is None)
 
     def _auditable(self, config: RouteConfig, key: TopicKey) -> TopicIntent:
         intent = require_not_deleting(key, self._intents.find(key), self._intents.known)

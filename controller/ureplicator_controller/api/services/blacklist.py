@@ -63,7 +63,7 @@ class BlacklistService:
 
         return self._intents.change(key, change, condition)
 
-    def restore_topic(self, key: TopicKey, *, dry_run: bool) -> bool:
+    def import_topic(self, key: TopicKey, *, dry_run: bool) -> bool:
         """Add a topic to the blacklist unless it is there; returns whether it was."""
         listed = self._nodes.contains(key)
         if not listed and not dry_run:
@@ -84,7 +84,7 @@ class BlacklistService:
         def applied(node: Node | None) -> bool:
             return request_id_of(node) == request_id if listed else node is None
 
-        self._editor.edit_latest(path, decide, applied, also=(self._paths.topic(key),))
+        self._editor.edit(path, decide, applied, also=(self._paths.topic(key),))
 
 
 def _already_set(what: str, *, listed: bool) -> Problem:

@@ -28,7 +28,6 @@ from ureplicator_controller.api.services.topic_checks import (
     require_partition,
     similar,
 )
-from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
     GroupDecision,
@@ -41,6 +40,7 @@ from ureplicator_controller.core.groups.gone import outlook
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.groups.way_back import reversed_topics
+from ureplicator_controller.core.syncs.topics import route_settings
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import MAX_AGE_S, write
 from ureplicator_controller.engines.groups.way_back import reversed_clusters

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import (
@@ -37,8 +36,6 @@ from ureplicator_controller.engines.claims.within_fleet import TargetTaken, clai
 Change = Callable[[TopicIntent | None], TopicIntent | None]
 """Intent before -> after. The same intent, or None: nothing is written. May raise a Problem."""
 
-T = TypeVar("T")
-
 
 class IntentStore:
     """Reads and writes `topics/<route>/<topic>`. Every call may raise Problem and Unavailable."""
@@ -55,7 +52,7 @@ class IntentStore:
         self._coordination = coordination
         self._fleet = fleet
         self._paths = fleet.paths
-        self._editor = editor
+        self.editor = editor
         self._blacklist = blacklist
         self._new_id = new_id
 
@@ -88,7 +85,7 @@ class IntentStore:
     def create(self, key: TopicKey, intent: TopicIntent, *, keep_blacklisted: bool = False) -> None:
         """Create the intent with its claim on the target topic, and take the topic off the blacklist
         unless `keep_blacklisted`."""
-        paths = self._paths
+        paths, path = self._paths, self._paths.topic(key)
 
         def decide(node: Node | None) -> Edit[None]:
             require_absent(key, self.decoded(key, node))
@@ -97,12 +94,12 @@ class IntentStore:
             except TargetTaken as taken:
                 raise target_conflict(taken.owner, intent.target_topic) from taken
             unlisting = () if keep_blacklisted else self._blacklist.remove(key)
-            created = Create(paths.topic(key), encode_intent(intent))
-            return Edit(None, (created, claiming, *unlisting))
+            return Edit(None, (Create(path, encode_intent(intent)), claiming, *unlisting))
 
         ensure_parents(self._coordination, paths, key)
         also = (paths.target(key.route.target, intent.target_topic), paths.blacklisted(key))
-        self.edit(key, decide, request_id=intent.request_id, also=also)
+        written = self.written(key, intent.request_id)
+        self.editor.edit(path, decide, written, also=also, latest=False)
 
     def change(
         self,
@@ -111,12 +108,11 @@ class IntentStore:
         condition: Precondition,
     ) -> TopicIntent:
         """Change the intent of a topic that is not being deleted; returns the intent afterwards."""
-        self._coordination.sync(self._paths.topic(key))
 
         def checked(now: TopicIntent | None) -> TopicIntent:
             return change(require_not_deleting(key, now, self.known))
 
-        changed = self.write(key, checked, request_id=self._new_id(), condition=condition)
+        changed = self.write(key, checked, condition)
         assert changed is not None
         return changed
 
@@ -124,13 +120,11 @@ class IntentStore:
         self,
         key: TopicKey,
         change: Change,
-        *,
-        request_id: str,
         condition: Precondition,
-        more: Callable[[], Sequence[Operation]] = tuple,
+        more: Callable[[str], Sequence[Operation]] = lambda request_id: (),
     ) -> TopicIntent | None:
         """The intent that `change` returned. `more`: further operations of the same transaction."""
-        path = self._paths.topic(key)
+        path, request_id = self._paths.topic(key), self._new_id()
 
         def decide(node: Node | None) -> Edit[TopicIntent | None]:
             before = self.decoded(key, node)
@@ -138,30 +132,24 @@ class IntentStore:
             if after is None or after == before:
                 return Edit(after)
             data = encode_intent(replace(after, request_id=request_id))
-            return Edit(after, (create_or_set(path, data, version_of(node)), *more()))
+            return Edit(after, (create_or_set(path, data, version_of(node)), *more(request_id)))
 
-        also = (self._paths.blacklisted(key),)
-        return self.edit(key, decide, request_id=request_id, condition=condition, also=also)
+        return self.editor.edit(
+            path,
+            decide,
+            self.written(key, request_id),
+            expected=condition.allows_if_present,
+            also=(self._paths.blacklisted(key),),
+        )
 
-    def edit(
-        self,
-        key: TopicKey,
-        decide: Callable[[Node | None], Edit[T]],
-        *,
-        request_id: str,
-        condition: Precondition = ALWAYS,
-        also: Sequence[str] = (),
-    ) -> T:
-        """`also`: other nodes that `decide` reads and writes."""
+    def written(self, key: TopicKey, request_id: str) -> Callable[[Node | None], bool]:
+        """Test that a node holds an intent as this request wrote it."""
 
-        def applied(node: Node | None) -> bool:
+        def test(node: Node | None) -> bool:
             intent = self.decoded(key, node)
             return intent is not None and intent.request_id == request_id
 
-        path = self._paths.topic(key)
-        return self._editor.edit(
-            path, decide, applied, expected=condition.allows_if_present, also=also
-        )
+        return test
 
     def decoded(self, key: TopicKey, node: Node | None) -> TopicIntent | None:
         return decoded(self._paths.topic(key), node, decode_intent) if node else None

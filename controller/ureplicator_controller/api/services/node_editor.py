@@ -90,8 +90,12 @@ class NodeEditor:
         *,
         expected: Callable[[Node | None], bool] = lambda node: True,
         also: Sequence[str] = (),
+        latest: bool = True,
     ) -> T:
-        """Arguments and errors as of `coordination.edit`."""
+        """Arguments and errors as of `coordination.edit`. `latest`: decide on a node that is not behind;
+        False for callers that have read it so before."""
+        if latest:
+            self._coordination.sync(path)
         seen = _Seen(decide)
         result = edit(
             self._coordination,
@@ -107,19 +111,6 @@ class NodeEditor:
         if self._settles:
             self._fleet.settle(path)
         return result
-
-    def edit_latest(
-        self,
-        path: str,
-        decide: Callable[[Node | None], Edit[T]],
-        applied: Callable[[Node | None], bool],
-        *,
-        expected: Callable[[Node | None], bool] = lambda node: True,
-        also: Sequence[str] = (),
-    ) -> T:
-        """`edit`, decided on a node that is not behind: for callers that have not read it before."""
-        self._coordination.sync(path)
-        return self.edit(path, decide, applied, expected=expected, also=also)
 
 
 def decoded(path: str, node: Node, decode: Callable[[bytes], T]) -> T:

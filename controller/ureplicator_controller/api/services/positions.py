@@ -37,8 +37,8 @@ from ureplicator_controller.api.services.topic_checks import (
     require_not_deleting,
     require_partition,
 )
-from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.positions.effects import PositionEffect, effect_of
+from ureplicator_controller.core.syncs.topics import route_settings
 
 T = TypeVar("T", int, Extent, Position)
 
@@ -84,14 +84,13 @@ class PositionService:
         self, key: TopicKey, intent: TopicIntent, numbers: Sequence[int]
     ) -> dict[int, PositionReading]:
         """Positions first: the end of a log only grows, so no position is ahead of it."""
-        target = intent.target_topic or key.topic
         group = position_group(fleet=self._fleet.paths.fleet, route=key.route)
         with closing(self._positions(key.route.target)) as reader:
-            stored = reader.read(group, {target: numbers})
+            stored = reader.read(group, {intent.target_topic: numbers})
         with closing(self._logs(key.route.source)) as logs:
             extents = logs.extents({key.topic: numbers})
         return {
-            number: PositionReading(stored[target, number], extents[key.topic, number])
+            number: PositionReading(stored[intent.target_topic, number], extents[key.topic, number])
             for number in numbers
         }
 

@@ -131,7 +131,7 @@ class SwitchService:
         def applied(node: Node | None) -> bool:
             return self._decoded(node).request_id == request_id
 
-        return self._editor.edit_latest(self._path, decide, applied, expected=condition.allows)
+        return self._editor.edit(self._path, decide, applied, expected=condition.allows)
 
     def _decoded(self, node: Node | None) -> Switches:
         return decoded(self._path, node, decode_switches) if node else Switches()

@@ -1,4 +1,4 @@
-"""Restoration and removal of many topics of a route in one request, with a result for each.
+"""Import and removal of many topics of a route in one request, with a result for each.
 
 The fleet is read once, and the source is asked once for all topics. A topic that is already as wanted costs
 no request. The others are written side by side, each as an intent of its own: one that is refused, or that
@@ -28,8 +28,8 @@ from ureplicator_controller.api.http.problems import Problem, as_problem
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_clusters import TopicClusters
 from ureplicator_controller.api.services.topic_import import (
+    ImportedTopic,
     Picture,
-    Restoration,
     TopicImporter,
 )
 from ureplicator_controller.api.services.topics import TopicService
@@ -56,13 +56,13 @@ class Outcome:
     """
 
     topic: str
-    done: Restoration | None = None
+    done: ImportedTopic | None = None
     removal: str = ""
     problem: Problem | None = None
 
 
 class TopicBatch:
-    """Restores and removes topics. Every call may raise Unavailable and ClusterUnavailable.
+    """Imports and removes topics. Every call may raise Unavailable and ClusterUnavailable.
 
     `importer` and `topics` do not wait for the cache.
     """
@@ -84,10 +84,10 @@ class TopicBatch:
         self._live = live
         self._name = name
 
-    def restore(
+    def import_topics(
         self, config: RouteConfig, entries: Mapping[str, Entry], *, dry_run: bool
     ) -> list[Outcome]:
-        """Restore topics; an outcome for each, in their order."""
+        """Import topics; an outcome for each, in their order."""
         picture = self._importer.picture()
         settled = dict(self._settled(config, entries, picture))
         pending = [topic for topic in entries if topic not in settled]
@@ -95,7 +95,7 @@ class TopicBatch:
         made = _side_by_side(
             {
                 topic: partial(
-                    self._restored, config, topic, entries[topic], picture, sources[topic], dry_run
+                    self._imported, config, topic, entries[topic], picture, sources[topic], dry_run
                 )
                 for topic in pending
             }
@@ -127,7 +127,7 @@ class TopicBatch:
             if done is not None:
                 yield topic, Outcome(topic, done)
 
-    def _restored(
+    def _imported(
         self,
         config: RouteConfig,
         topic: str,
@@ -136,7 +136,7 @@ class TopicBatch:
         source: Callable[[], TopicInfo],
         dry_run: bool,
     ) -> Outcome:
-        done = self._importer.restore_one(
+        done = self._importer.import_one(
             config,
             topic,
             entry.given,

@@ -8,7 +8,7 @@ from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_common.printable import did_you_mean
-from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 
 
@@ -105,9 +105,9 @@ def check_partition_count(source: TopicInfo, wanted: int, *, field: str = "numPa
             field=field,
             hint=f"use at most {source.partitions}, or expand the source topic first",
         )
-    if wanted > MAX_PARTITIONS:
+    if wanted > MAX_TOPIC_PARTITIONS:
         raise bad_request(
-            f"{wanted} partitions exceed the limit", field=field, hint=f"use {MAX_PARTITIONS}"
+            f"{wanted} partitions exceed the limit", field=field, hint=f"use {MAX_TOPIC_PARTITIONS}"
         )
 
 

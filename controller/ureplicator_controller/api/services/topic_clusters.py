@@ -15,8 +15,8 @@ from ureplicator_controller.api.http.problems import conflict, not_found
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_checks import target_conflict
-from ureplicator_controller.core.following.topics import route_settings
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.core.syncs.topics import route_settings
 from ureplicator_controller.core.topics.loops import copies_by_target, origins
 from ureplicator_controller.core.topics.partition_counts import may_raise, narrow_target
 from ureplicator_controller.engines.claims.between_fleets import ClaimRefused, FleetClaims

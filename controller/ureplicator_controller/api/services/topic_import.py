@@ -1,6 +1,6 @@
 """Import of a topic from an export: the intent becomes what the export has, as far as it can.
 
-What may be restored onto an existing topic is decided in `core.reporting.backup`.
+What may be imported onto an existing topic is decided in `core.reporting.export`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ureplicator_controller.api.services.topic_checks import (
     require_not_deleting,
 )
 from ureplicator_controller.api.services.topic_clusters import TargetNames, TopicClusters
-from ureplicator_controller.core.reporting.backup import (
-    RestoredIntent,
-    restored_intent,
+from ureplicator_controller.core.reporting.export import (
+    ImportedIntent,
+    imported_intent,
     wanted_intent,
     was_never_held,
 )
@@ -40,8 +40,7 @@ from ureplicator_controller.engines.target_topics import TargetTopic
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The state that the restorations of one request are judged by. What is written is checked in
-    ZooKeeper."""
+    """The state that the imports of one request are judged by. What is written is checked in ZooKeeper."""
 
     snapshot: Snapshot
     names: TargetNames
@@ -49,19 +48,19 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Restoration:
+class ImportedTopic:
     """The intent before and after, whether the topic was removed from the blacklist, and warnings
     about the target of a new one. A new intent is shown as a dry run knows it: without the id of a target
     topic that was not given."""
 
     before: TopicIntent | None
-    made: RestoredIntent
+    made: ImportedIntent
     unlisted: bool
     warnings: tuple[str, ...] = ()
 
 
 class TopicImporter:
-    """Restores topics. Every call may raise Problem, Unavailable and ClusterUnavailable."""
+    """Imports topics. Every call may raise Problem, Unavailable and ClusterUnavailable."""
 
     def __init__(
         self,
@@ -81,11 +80,11 @@ class TopicImporter:
         self._new_id = new_id
 
     def picture(self) -> Picture:
-        """The fleet now, for the restorations of one request."""
+        """The fleet now, for the imports of one request."""
         snapshot = self._fleet.current().snapshot
         return Picture(snapshot, TargetNames(snapshot), held_topics(snapshot))
 
-    def restore(
+    def import_topic(
         self,
         config: RouteConfig,
         topic: str,
@@ -94,11 +93,11 @@ class TopicImporter:
         unlist: bool,
         dry_run: bool,
         giver: str = "",
-    ) -> Restoration:
-        """Restore a topic to the fields that are given; `unlist`: remove it from the blacklist, too; `giver`:
+    ) -> ImportedTopic:
+        """Bring a topic to the fields that are given; `unlist`: remove it from the blacklist, too; `giver`:
         the fleet that gives it up."""
         key = TopicKey(config.route, topic)
-        done = self.restore_one(
+        done = self.import_one(
             config,
             topic,
             given,
@@ -118,8 +117,8 @@ class TopicImporter:
 
     def without_writing(
         self, key: TopicKey, given: Mapping[str, Any], *, picture: Picture, unlist: bool
-    ) -> Restoration | None:
-        """The restoration of a topic that is already as is wanted, as far as it can be; else None."""
+    ) -> ImportedTopic | None:
+        """The outcome for a topic that is already as is wanted, as far as it can be; else None."""
         stored = picture.snapshot.topics.get(key)
         if stored is None or stored.value.state is TopicState.DELETING:
             return None
@@ -127,11 +126,11 @@ class TopicImporter:
         placed = ideal.value if ideal is not None else None
         never_held = key not in picture.held and was_never_held(before, placed)
         wanted = wanted_intent(before, given, None)
-        made = restored_intent(before, wanted, key.topic, never_held=never_held)
+        made = imported_intent(before, wanted, never_held=never_held)
         is_unlisted = unlist and key in picture.snapshot.blacklist
-        return None if is_unlisted or made.intent != before else Restoration(before, made, False)
+        return None if is_unlisted or made.intent != before else ImportedTopic(before, made, False)
 
-    def restore_one(
+    def import_one(
         self,
         config: RouteConfig,
         topic: str,
@@ -142,8 +141,8 @@ class TopicImporter:
         unlist: bool,
         dry_run: bool,
         giver: str = "",
-    ) -> Restoration:
-        """Restore one of several topics, without waiting for the cache, and without warnings.
+    ) -> ImportedTopic:
+        """Import one of several topics, without waiting for the cache, and without warnings.
 
         `source`: the topic at the source; it may raise.
         """
@@ -151,12 +150,11 @@ class TopicImporter:
         before = self._intents.find(key)
         if before is not None:
             require_not_deleting(key, before)
+        named = given.get("target_topic") or (before.target_topic if before is not None else "")
+        given = {**given, "target_topic": picture.names.target_topic(config, topic, named)}
         wanted = wanted_intent(before, given, source() if before is None else None)
         check_numbers(wanted)
-        name = picture.names.target_topic(config, topic, wanted.target_topic)
-        given = {**given, "target_topic": name}
-        wanted = replace(wanted, target_topic=name)
-        made, _ = self._restored(key, before, wanted, picture)
+        made, _ = self._imported(key, before, wanted, picture)
         unlisted = unlist and bool(self._blacklist.remove(key))
         prepare = partial(
             self._prepare_target, key, made.intent, source, before, dry_run=dry_run, giver=giver
@@ -164,10 +162,10 @@ class TopicImporter:
         if before is not None:
             if made.intent.partitions > before.partitions:
                 prepare()
-            done = Restoration(before, made, unlisted)
+            done = ImportedTopic(before, made, unlisted)
             if dry_run:
                 return done
-            return self._restore_existing(key, given, done, picture, unlist=unlist)
+            return self._import_existing(key, given, done, picture, unlist=unlist)
         target = prepare()
         if "target_created" not in given:
             made = replace(made, intent=replace(made.intent, target_created=target.is_created))
@@ -175,7 +173,7 @@ class TopicImporter:
             target_id = made.intent.target_topic_id or target.topic_id
             intent = replace(made.intent, target_topic_id=target_id, request_id=self._new_id())
             self._intents.create(key, intent, keep_blacklisted=not unlist)
-        return Restoration(before, made, unlisted)
+        return ImportedTopic(before, made, unlisted)
 
     def _prepare_target(
         self,
@@ -190,31 +188,35 @@ class TopicImporter:
         """The target topic as it is, or would be, now."""
         found = source()
         check_partition_count(found, wanted.partitions, field="partitions")
-        name = wanted.target_topic or key.topic
         if dry_run:
             return self._clusters.planned_target(
-                key, name, wanted=wanted.partitions, known=known, giver=giver
+                key, wanted.target_topic, wanted=wanted.partitions, known=known, giver=giver
             )
         return self._clusters.ensure_target(
-            key, name, wanted=wanted.partitions, source=found, known=known, giver=giver
+            key,
+            wanted.target_topic,
+            wanted=wanted.partitions,
+            source=found,
+            known=known,
+            giver=giver,
         )
 
-    def _restore_existing(
+    def _import_existing(
         self,
         key: TopicKey,
         given: Mapping[str, Any],
-        done: Restoration,
+        done: ImportedTopic,
         picture: Picture,
         *,
         unlist: bool,
-    ) -> Restoration:
-        """Restore a topic that is whitelisted; a worker may hold it since it was first read."""
+    ) -> ImportedTopic:
+        """Import a topic that is whitelisted; a worker may hold it since it was first read."""
         paths, request_id = self._fleet.paths, self._new_id()
 
-        def decide(node: Node | None) -> Edit[Restoration]:
+        def decide(node: Node | None) -> Edit[ImportedTopic]:
             before = require_not_deleting(key, self._intents.decoded(key, node))
             wanted = wanted_intent(before, given, None)
-            made, checks = self._restored(key, before, wanted, picture)
+            made, checks = self._imported(key, before, wanted, picture)
             result = replace(done, made=made)
             unlisting = self._blacklist.remove(key) if unlist else ()
             if node is None or made.intent == before:
@@ -224,18 +226,19 @@ class TopicImporter:
             return Edit(result, (written, *checks, *unlisting))
 
         also = (paths.ideal_topic(key), paths.blacklisted(key))
-        return self._intents.edit(key, decide, request_id=request_id, also=also)
+        written = self._intents.written(key, request_id)
+        return self._intents.editor.edit(paths.topic(key), decide, written, also=also, latest=False)
 
-    def _restored(
+    def _imported(
         self, key: TopicKey, before: TopicIntent | None, wanted: TopicIntent, picture: Picture
-    ) -> tuple[RestoredIntent, Sequence[Operation]]:
-        """The restored intent, and the checks under which it may be written."""
+    ) -> tuple[ImportedIntent, Sequence[Operation]]:
+        """The imported intent, and the checks under which it may be written."""
         path = self._fleet.paths.ideal_topic(key)
         node = self._coordination.get(path)
         try:
             ideal = decode_ideal(node.data) if node else None
         except UnreadableContent:
-            return restored_intent(before, wanted, key.topic, never_held=False), ()
+            return imported_intent(before, wanted, never_held=False), ()
         never_held = key not in picture.held and was_never_held(before, ideal)
         checks = (Check(path, node.stat.version),) if node else ()
-        return restored_intent(before, wanted, key.topic, never_held=never_held), checks
+        return imported_intent(before, wanted, never_held=never_held), checks

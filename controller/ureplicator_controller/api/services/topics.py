@@ -118,23 +118,22 @@ class TopicService:
             source = self._clusters.find_in_source(key)
             whole = partitions == source.partitions
             check_partition_count(source, partitions)
-            target_topic = before.target_topic or topic
             self._clusters.ensure_target(
                 key,
-                target_topic,
+                before.target_topic,
                 wanted=partitions,
                 source=source,
                 known=before,
                 raise_partitions=raise_partitions,
             )
 
-        def change(now: TopicIntent | None) -> TopicIntent:
-            known = require_not_shrinking(key, now, partitions)
-            if known.partitions == partitions:
-                return known
-            return replace(known, partitions=partitions, whole=whole)
+        def change(now: TopicIntent) -> TopicIntent:
+            require_not_shrinking(key, now, partitions)
+            if now.partitions == partitions:
+                return now
+            return replace(now, partitions=partitions, whole=whole)
 
-        self._intents.write(key, change, request_id=self._new_id(), condition=condition)
+        self._intents.change(key, change, condition)
         return replace(before, partitions=partitions)
 
     def delete(
@@ -150,7 +149,6 @@ class TopicService:
         Until then the deletion of its positions can be requested; that request cannot be revoked.
         """
         before = require_whitelisted(key, self._intents.find(key, condition), self._intents.known)
-        request_id = self._new_id()
 
         def deleting(now: TopicIntent) -> TopicIntent:
             forget = forget_positions or now.forget_positions
@@ -159,10 +157,10 @@ class TopicService:
         def change(now: TopicIntent | None) -> TopicIntent | None:
             return deleting(now) if now is not None else None
 
-        def listing() -> Sequence[Operation]:
+        def listing(request_id: str) -> Sequence[Operation]:
             return self._blacklist.add(key, request_id) if is_auto_whitelisted else ()
 
-        self._intents.write(key, change, request_id=request_id, condition=condition, more=listing)
+        self._intents.write(key, change, condition, listing)
         return deleting(before)
 
     def pause(
@@ -200,9 +198,8 @@ class TopicService:
         source = self._clusters.find_in_source(key)
         wanted = adopt_topics(stopped, source, "").partitions
         check_partition_count(source, wanted, field="topic")
-        target_topic = stopped.target_topic or key.topic
         target = self._clusters.ensure_target(
-            key, target_topic, wanted=wanted, source=source, known=stopped
+            key, stopped.target_topic, wanted=wanted, source=source, known=stopped
         )
 
         def change(now: TopicIntent) -> TopicIntent:

@@ -24,7 +24,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 )
 from ureplicator_controller.core.topics.rules import source_deletion
 from ureplicator_controller.core.topics.source_deletion import KEEP, Outlooks
-from ureplicator_controller.engines.following.follower import FollowState
+from ureplicator_controller.engines.syncs.thread import TopicSyncState
 from ureplicator_controller.engines.target_limits import check_limits
 
 LIMITS_TIMEOUT_S = 5.0
@@ -52,7 +52,7 @@ def compare(
     target: Mapping[str, TopicInfo] | None = None
     reason = ""
     try:
-        names = {intent.target_topic or topic for topic, intent in intents.items()}
+        names = {intent.target_topic for topic, intent in intents.items()}
         target = topics_of(clusters[route.target], sorted(names))
     except OperatingError as error:
         reason = f"{route.target}: {error}"
@@ -72,7 +72,7 @@ def compare_with_limits(
     if reason:
         return comparison, reason
     targets = {
-        key.topic: stored.value.target_topic or key.topic
+        key.topic: stored.value.target_topic
         for key, stored in fleet_state.snapshot.topics.items()
         if key.route == route and _has_both_topics(key.topic, stored.value, comparison)
     }
@@ -131,7 +131,7 @@ def harm_conditions(
             report = decode_sync(node.data) if node is not None else None
         except UnreadableContent:
             continue  # it is among the unreadable nodes
-        count = report.states.get(FollowState.HARMFUL, 0) if report is not None else 0
+        count = report.states.get(TopicSyncState.HARMFUL, 0) if report is not None else 0
         if report is not None and count:
             yield (
                 f"route {route}: settings of {count} target topics refuse, change or delete records of"

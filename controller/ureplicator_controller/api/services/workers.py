@@ -84,7 +84,7 @@ class WorkerService:
 
         self._edit(worker, change, condition)
 
-    def restore(
+    def import_worker(
         self, worker: WorkerId, wanted: KnownWorker, *, dry_run: bool
     ) -> tuple[KnownWorker | None, KnownWorker]:
         """Set the tags of an export, also for a worker that has not joined yet; before and after.
@@ -138,7 +138,7 @@ class WorkerService:
             known = _known(node)
             return known is not None and known.request_id == request_id
 
-        return self._editor.edit_latest(path, decide, applied, expected=condition.allows)
+        return self._editor.edit(path, decide, applied, expected=condition.allows)
 
     def _live_worker(self, worker: WorkerId) -> KnownWorker:
         """A live worker that the leader has not registered yet."""

@@ -1,1 +1,1 @@
-"""Consumer groups that follow to the target: which offsets to write there, and the reason where none is."""
+"""Sync of consumer groups: which offsets to write there, and the reason where none is."""

@@ -32,7 +32,7 @@ def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
     return {
         key.topic: RouteTopic(
             source=key.topic,
-            target=stored.value.target_topic or settings.value.target_topic(key.topic),
+            target=stored.value.target_topic,
             target_id=stored.value.target_topic_id,
             stopped=stored.value.stopped,
             is_raw=settings.value.lane(key.topic) is Lane.RAW,

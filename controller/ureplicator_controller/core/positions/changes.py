@@ -77,8 +77,8 @@ def _due(
     fence_ids: FenceIds,
 ) -> DueChanges | None:
     """None while all are held, the ids to fence are unknown, or the topic is stopped or deleted."""
-    settings = snapshot.routes.get(key.route)
-    if settings is None or intent.stopped or intent.state is TopicState.DELETING:
+    is_published = key.route in snapshot.routes
+    if not is_published or intent.stopped or intent.state is TopicState.DELETING:
         return None
     released = {
         number: views[number]
@@ -91,7 +91,7 @@ def _due(
         return None
     return DueChanges(
         intent,
-        intent.target_topic or settings.value.target_topic(key.topic),
+        intent.target_topic,
         {number: intent.positions[number] for number in released},
         {
             number: view.before.owner_epoch if view.before else OwnerEpoch(0)

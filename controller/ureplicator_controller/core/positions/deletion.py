@@ -61,12 +61,10 @@ def _deletable(
     fence_ids: FenceIds,
 ) -> DeletablePositions | None:
     """Positions of one topic; None while it is held, or the ids to fence are unknown."""
-    settings = snapshot.routes.get(key.route)
-    if settings is None or any(rules.is_held(view) for view in views):
+    if key.route not in snapshot.routes or any(rules.is_held(view) for view in views):
         return None
     holders = {worker for view in views for worker in rules.remaining_holders(view)}
     fence = fence_ids.of(key.route, sorted(holders))
     if fence is None:
         return None
-    target = intent.target_topic or settings.value.target_topic(key.topic)
-    return DeletablePositions(target, intent.partitions, fence, snapshot.epoch)
+    return DeletablePositions(intent.target_topic, intent.partitions, fence, snapshot.epoch)

@@ -33,8 +33,7 @@ class OrphanedPosition:
 
 def orphaned_positions(snapshot: Snapshot, route: Route) -> dict[Partition, OrphanedPosition]:
     """Partitions of a route with a committed position that no worker with a session may copy."""
-    settings = snapshot.routes.get(route)
-    if settings is None:
+    if route not in snapshot.routes:
         return {}
     rules, fence_ids, views = (
         HolderRules(snapshot),
@@ -43,14 +42,13 @@ def orphaned_positions(snapshot: Snapshot, route: Route) -> dict[Partition, Orph
     )
     found: dict[Partition, OrphanedPosition] = {}
     for key, intent in _topics(snapshot, route):
-        target = intent.target_topic or settings.value.target_topic(key.topic)
         for number in sorted(intent.had_position):
             view = views[key].get(number)
             if view is None or _has_worker(snapshot, view):
                 continue
             fence = fence_ids.of(route, sorted(rules.remaining_holders(view)))
             if fence is not None:
-                found[view.partition] = OrphanedPosition(target, fence)
+                found[view.partition] = OrphanedPosition(intent.target_topic, fence)
     return found
 
 

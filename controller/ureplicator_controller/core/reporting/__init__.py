@@ -1,1 +1,1 @@
-"""Views for operators: events, owner changes, lag, workload, backup. Pure."""
+"""Views for operators: events, owner changes, lag, workload, export. Pure."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteSettings, TopicKey
-from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.baseline import (
     is_memory_unreadable,
@@ -132,6 +132,6 @@ class AutoWhitelisting:
 
 def size_refusal(info: TopicInfo) -> str:
     """Reason why a topic is too big for its nodes; "" if it is not."""
-    if info.partitions <= MAX_PARTITIONS:
+    if info.partitions <= MAX_TOPIC_PARTITIONS:
         return ""
-    return f"it has {info.partitions} partitions, more than the maximum of {MAX_PARTITIONS}"
+    return f"it has {info.partitions} partitions, more than the maximum of {MAX_TOPIC_PARTITIONS}"

@@ -75,15 +75,15 @@ def compare_with_clusters(
         else {
             topic: finding
             for topic, intent in compared.items()
-            if (finding := _target_finding(topic, intent, target_topics))
+            if (finding := _target_finding(intent, target_topics))
         },
         stopped={topic: intent.stopped for topic, intent in compared.items() if intent.stopped},
     )
 
 
-def _target_finding(topic: str, intent: TopicIntent, target_topics: Mapping[str, TopicInfo]) -> str:
+def _target_finding(intent: TopicIntent, target_topics: Mapping[str, TopicInfo]) -> str:
     """Defect of a target topic; "" if it has none."""
-    name = intent.target_topic or topic
+    name = intent.target_topic
     found = target_topics.get(name)
     if found is None:
         return f"the target has no topic {name}"

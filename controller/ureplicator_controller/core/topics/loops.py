@@ -34,7 +34,7 @@ def copies_by_target(snapshot: Snapshot) -> dict[ClusterTopic, TopicKey]:
 def _target_topic(snapshot: Snapshot, key: TopicKey) -> str:
     stored = snapshot.topics.get(key)
     if stored is not None:
-        return stored.value.target_topic or key.topic
+        return stored.value.target_topic
     published = snapshot.routes.get(key.route)
     return published.value.target_topic(key.topic) if published else key.topic
 

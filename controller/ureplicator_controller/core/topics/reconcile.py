@@ -124,7 +124,7 @@ def expected_topics(rules: TopicRules, snapshot: Snapshot) -> tuple[set[str], se
     for key, stored in snapshot.topics.items():
         if key.route == rules.route:
             source.add(key.topic)
-            target.add(stored.value.target_topic or key.topic)
+            target.add(stored.value.target_topic)
     return source, target
 
 
@@ -234,7 +234,7 @@ class _Reconciler:
                 retired,
                 version,
                 "deleted",
-                f"deleted at the source; target topic {intent.target_topic or key.topic} is deleted",
+                f"deleted at the source; target topic {intent.target_topic} is deleted",
                 known=intent,
                 deleted_id=intent.target_topic_id,
             )
@@ -298,7 +298,7 @@ class _Reconciler:
     ) -> Iterator[IntentChange]:
         """Record missing ids; after that add partitions, since the target may refuse them."""
         info = (source or {}).get(key.topic, TopicInfo(0))
-        target_info = (target or {}).get(intent.target_topic or key.topic, TopicInfo(0))
+        target_info = (target or {}).get(intent.target_topic, TopicInfo(0))
         known = with_topic_ids(intent, info, target_info)
         if known.source_topic_id == info.topic_id:
             source_id = known.source_cluster_id or self._noted_cluster(rules)

@@ -21,7 +21,7 @@ def stop_reason(
     key: TopicKey, intent: TopicIntent, source: TopicInfos | None, target: TopicInfos | None
 ) -> str | None:
     """Reason to stop a topic, "" if there is none; None while a cluster's response is missing."""
-    name = intent.target_topic or key.topic
+    name = intent.target_topic
     reasons = (
         source_stop_reason(key, intent, source),
         _stop_reason(f"target topic {name}", intent.target_topic_id, target, name),

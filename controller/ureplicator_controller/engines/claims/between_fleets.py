@@ -1,7 +1,7 @@
 """Claims of this fleet on the target clusters of its routes, seen by other fleets.
 
 A topic is claimed before its intent is written, so of two fleets only one begins to copy. A claim that no
-intent follows is withdrawn by the leader (`following`). With the claims of other fleets the origin of a
+intent follows is withdrawn by the leader (`syncs`). With the claims of other fleets the origin of a
 source topic is known beyond this fleet: what was copied from the target cluster is not copied back to it.
 
 Nothing is connected before the first claim. Usable by several threads.

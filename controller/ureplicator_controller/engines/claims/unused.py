@@ -83,8 +83,7 @@ class ClaimRemover:
     def _unused(self, snapshot: Snapshot) -> Iterator[str]:
         """Claims on topics that are no target by the snapshot, which may lag behind."""
         used = {
-            (key.route.target, stored.value.target_topic or key.topic)
-            for key, stored in snapshot.topics.items()
+            (key.route.target, stored.value.target_topic) for key, stored in snapshot.topics.items()
         }
         for cluster in self._coordination.children(self._paths.targets):
             for topic in self._coordination.children(f"{self._paths.targets}/{cluster}"):

@@ -56,7 +56,7 @@ def in_force(coordination: Coordination, paths: Paths, owner: TopicKey, target_t
         intent = decode_intent(node.data)
     except UnreadableContent:
         return True
-    return (intent.target_topic or owner.topic) == target_topic
+    return intent.target_topic == target_topic
 
 
 def owner_of(data: bytes) -> TopicKey | None:

@@ -33,7 +33,7 @@ from ureplicator_controller.core.groups.gone import (
     own_offsets,
 )
 from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
-from ureplicator_controller.engines.following.reports import ReportNeeds
+from ureplicator_controller.engines.syncs.reports import ReportNeeds
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class GoneGroupDeletion:
             id,
             len(own),
         )
-        self._metrics.group_deletions.labels(str(self._route)).inc()
+        self._metrics.groups_deleted.labels(str(self._route)).inc()
 
 
 def _text(refused: Mapping[TopicPartition, str] | ClusterUnavailable) -> str:

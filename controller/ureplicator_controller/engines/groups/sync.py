@@ -31,11 +31,11 @@ from ureplicator_controller.core.groups.decisions import (
 )
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.reports import Reports
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion, GoneOutcome, Round
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
+from ureplicator_controller.engines.syncs.reports import Reports
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class GroupSync:
         seen = self._seen()
         if seen is not None:
             self._reports.failed(seen[0], error)
-        self._metrics.group_failures.labels(str(self._route)).inc()
+        self._metrics.group_sync_failures.labels(str(self._route)).inc()
 
     def _sync(self) -> None:
         seen = self._seen()
@@ -160,7 +160,7 @@ class GroupSync:
         )
 
     def _count(self, offsets: int) -> None:
-        self._metrics.group_offsets.labels(str(self._route)).inc(offsets)
+        self._metrics.group_offsets_written.labels(str(self._route)).inc(offsets)
 
     def _report(self, states: Mapping[SyncState, int]) -> None:
         for state in SyncState:

@@ -125,7 +125,9 @@ def settled(*, partitions: int, workers: int) -> Snapshot:
         assigned[owner][partition] = AssignmentEntry(EPOCH)
         entry = IdealEntry(owner, EPOCH, 0, "new topic", {owner: sessions[owner]})
         ideal.setdefault(partition.key, {})[partition.number] = entry
-    intent = TopicIntent(PER_TOPIC, PER_TOPIC, had_position=frozenset(range(PER_TOPIC)))
+    intent = TopicIntent(
+        PER_TOPIC, PER_TOPIC, had_position=frozenset(range(PER_TOPIC)), target_topic="orders"
+    )
     return Snapshot(
         fleet="bench",
         epoch=1,
@@ -243,7 +245,7 @@ def _leads(leader: ManualController[ZooKeeperCoordination]) -> bool:
 def _fill(client: ZooKeeperCoordination, *, partitions: int, workers: int) -> None:
     client.ensure(f"{PATHS.topics}/{ROUTE}")
     live = encode_live_worker(LiveWorker(SLOTS))
-    intent = encode_intent(TopicIntent(PER_TOPIC, PER_TOPIC))
+    intent = encode_intent(TopicIntent(PER_TOPIC, PER_TOPIC, target_topic="orders"))
     keys = (TopicKey(ROUTE, f"topic-{number:06d}") for number in range(partitions // PER_TOPIC))
     names = (WorkerId(f"worker-{number:04d}") for number in range(workers))
     made: list[Operation] = [Create(PATHS.topic(key), intent) for key in keys]

@@ -127,6 +127,7 @@ class _Fleet:
                 source_topic_id="4TfjGyTUQoCXPcEUYmZAUA",
                 target_topic_id="x9KQ0gXLQBCZkvuVpW5y3g",
                 whole=True,
+                target_topic="orders",
             )
         )
         made = [

@@ -218,7 +218,7 @@ def _engine(servers: Servers, fleet: str) -> tuple[GroupSync, MemoryReports]:
 
 def _snapshot(fleet: str) -> Snapshot:
     owner = SessionId(0)
-    intent = TopicIntent(PROFILE.partitions, PROFILE.partitions)
+    intent = TopicIntent(PROFILE.partitions, PROFILE.partitions, target_topic=TOPIC)
     return Snapshot(
         fleet=fleet,
         epoch=1,

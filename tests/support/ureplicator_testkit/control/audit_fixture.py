@@ -57,7 +57,10 @@ class AuditFixture:
         self.reports: list[str] = []
         for path in self.paths.skeleton:
             self.operator.ensure(path)
-        self.whitelist("orders", TopicIntent(2, 2, source_topic_id="s", target_topic_id="t"))
+        self.whitelist(
+            "orders",
+            TopicIntent(2, 2, source_topic_id="s", target_topic_id="t", target_topic="orders"),
+        )
 
     def whitelist(self, topic: str, intent: TopicIntent) -> None:
         path = self.paths.topic(TopicKey(ROUTE, topic))
@@ -172,7 +175,5 @@ def prepared(key: TopicKey, intent: TopicIntent, wanted: RequestedAudit) -> Audi
     ranges = [
         PartitionRange(number, each.next, each.first) for number, each in wanted.ranges.items()
     ]
-    request = AuditRequest(
-        str(key.route), key.topic, intent.target_topic or key.topic, tuple(ranges)
-    )
+    request = AuditRequest(str(key.route), key.topic, intent.target_topic, tuple(ranges))
     return replace(request, options=AuditOptions(rate_bytes_per_s=wanted.bytes_per_s))

@@ -122,7 +122,9 @@ class ControlFleet:
         path = self.paths.topic(TopicKey(route, name))
         node = self.store.node(path)
         if node is None:
-            intent = TopicIntent(partitions=partitions, initial_partitions=partitions)
+            intent = TopicIntent(
+                partitions=partitions, initial_partitions=partitions, target_topic=name
+            )
             data = encode_intent(replace(intent, **changes))
             for parent in (self.paths.topics, self.paths.ideal):
                 self._make(f"{parent}/{route}")

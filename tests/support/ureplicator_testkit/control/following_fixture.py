@@ -47,7 +47,7 @@ class PlainTopics(Preparation):
         round_s: float = 15.0,
     ) -> AuditRequest:
         options = AuditOptions(rate_bytes_per_s=bytes_per_s)
-        target_topic = intent.target_topic or key.topic
+        target_topic = intent.target_topic
         return AuditRequest(str(key.route), key.topic, target_topic, tuple(ranges), options)
 
 

@@ -58,11 +58,11 @@ class LargeFleet:
         self._hand.ensure(f"{PATHS.topics}/{ROUTE}")
         self._sessions: dict[WorkerId, SessionId] = {}
         self._read: dict[WorkerId, int] = {}
-        data = encode_intent(TopicIntent(partitions, partitions))
         with self._deliver_all():
             for number in range(topics):
-                path = PATHS.topic(TopicKey(ROUTE, f"topic-{number:05d}"))
-                self._hand.transact([Create(path, data)])
+                key = TopicKey(ROUTE, f"topic-{number:05d}")
+                intent = TopicIntent(partitions, partitions, target_topic=key.topic)
+                self._hand.transact([Create(PATHS.topic(key), encode_intent(intent))])
 
     def join(self, count: int) -> None:
         live = encode_live_worker(LiveWorker(slots=SLOTS))

@@ -125,7 +125,9 @@ class ControllerFleet:
 
     def topic(self, partitions: int, name: str = "t", *, route: Route = ROUTE) -> None:
         self.client.ensure(f"{PATHS.topics}/{route}")
-        data = encode_intent(TopicIntent(partitions=partitions, initial_partitions=partitions))
+        data = encode_intent(
+            TopicIntent(partitions=partitions, initial_partitions=partitions, target_topic=name)
+        )
         self.client.transact([Create(PATHS.topic(TopicKey(route, name)), data)])
 
     def assignment_of(self, worker: str) -> Assignment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ureplicator_controller.engines.following.reports import NO_HARM
+from ureplicator_controller.engines.syncs.reports import NO_HARM
 
 
 class MemoryReports:

@@ -216,8 +216,10 @@ def example_world() -> RestFixture:
     world.target.put("clicks", 1)
     world.put_leader("c1")
     world.publish(RouteSettings())
-    world.put_intent("orders", TopicIntent(4, 4, had_position=frozenset(range(4))))
-    world.put_intent("clicks", TopicIntent(1, 1, state=TopicState.PAUSED))
+    world.put_intent(
+        "orders", TopicIntent(4, 4, had_position=frozenset(range(4)), target_topic="orders")
+    )
+    world.put_intent("clicks", TopicIntent(1, 1, state=TopicState.PAUSED, target_topic="clicks"))
     _workers(world)
     _progress(world)
     _history(world)

@@ -41,7 +41,9 @@ def of_rest() -> list[Metric]:
     """Metrics of REST: the fleet and its lag, the same at every controller."""
     fixture = RestFixture()
     fixture.clock.advance(RETENTION_MS / 1_000)  # no time of a record is before 1970
-    fixture.put_intent("orders", TopicIntent(1, 1, source_topic_id="s", target_topic_id="t"))
+    fixture.put_intent(
+        "orders", TopicIntent(1, 1, source_topic_id="s", target_topic_id="t", target_topic="orders")
+    )
     fixture.add_worker("w1")
     fixture.place("orders", {0: "w1"})
     fixture.logs["source"].hold("orders", 0, 10, 100)

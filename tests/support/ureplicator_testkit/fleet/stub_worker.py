@@ -92,7 +92,9 @@ class Stage:
                 self.put(path, znodes.encode_assignment(Assignment(entries)))
             case "whitelist":
                 route, _, topic = args[0].partition("/")
-                intent = TopicIntent(partitions=args[1], initial_partitions=args[1])
+                intent = TopicIntent(
+                    partitions=args[1], initial_partitions=args[1], target_topic=topic
+                )
                 path = self._paths.topic(TopicKey(Route.parse(route), topic))
                 self.put(path, znodes.encode_intent(intent))
             case "fence":

@@ -15,11 +15,11 @@ from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.following.reports import ReportNeeds
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import GroupSync
 from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.syncs.reports import ReportNeeds
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.memory_copied import MemoryCopied
@@ -41,7 +41,7 @@ class LeaderWorld:
         self.copied = MemoryCopied()
         self.clock = ManualClock()
         self.epoch: int | None = 0
-        intent = TopicIntent(partitions=2, initial_partitions=2)
+        intent = TopicIntent(partitions=2, initial_partitions=2, target_topic="t")
         self.snapshot = Snapshot(
             fleet="f",
             epoch=0,

@@ -15,8 +15,8 @@ from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings
 from ureplicator_common.offset_map.codec import Row
-from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.partition_map import MapView
+from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_testkit.kafka.clients import MemoryLogReader
 from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
@@ -75,8 +75,8 @@ class World:
         """The former one has died, or was fenced: it writes no more."""
         self.owner = Owner(self)
 
-    def maps(self) -> FollowedMaps:
-        found = FollowedMaps()
+    def maps(self) -> RouteMaps:
+        found = RouteMaps()
         found.add(self.rows)
         return found
 
@@ -176,7 +176,7 @@ class CopiedState:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._maps = FollowedMaps()
+        self._maps = RouteMaps()
         self.between: Callable[[], None] = lambda: None
 
     def read(self, group: str, topics: object) -> Mapping[TopicPartition, Position]:

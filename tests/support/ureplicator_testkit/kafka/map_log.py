@@ -8,8 +8,8 @@ from ureplicator_common.kafka.map_log import MapRefused
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.codec import Row
-from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.partition_map import PartitionMap
+from ureplicator_common.offset_map.route_maps import RouteMaps
 
 
 class MemoryMapLog:
@@ -46,16 +46,16 @@ class MemoryMapReading:
         self._log = log
         self._goal = len(log.rows)
         self._at = 0
-        self._followed = FollowedMaps(only)
+        self._maps = RouteMaps(only)
 
     @property
     def partitions(self) -> Mapping[Partition, PartitionMap]:
-        return self._followed.partitions
+        return self._maps.partitions
 
     def step(self) -> bool:
         if self._log.failure is not None:
             raise self._log.failure
         rows = self._log.rows[self._at : self._at + self.STEP_ROWS]
-        self._followed.add(rows)
+        self._maps.add(rows)
         self._at += len(rows)
         return self._at >= self._goal

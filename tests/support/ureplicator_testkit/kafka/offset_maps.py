@@ -9,8 +9,8 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.model import Partition
 from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import Row, encode_chunk, row
-from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.partition_map import MapView, PartitionMap
+from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_common.offset_map.segments import MapSegment
 
 
@@ -21,7 +21,7 @@ class MemoryOffsetMaps:
         self.failure: OperatingError | None = None
         self.updates = 0
         self._waiting: list[Row] = []
-        self._followed = FollowedMaps()
+        self._maps = RouteMaps()
 
     def put(
         self,
@@ -40,11 +40,11 @@ class MemoryOffsetMaps:
         if self.failure is not None:
             raise self.failure
         self.updates += 1
-        self._followed.add(self._waiting)
+        self._maps.add(self._waiting)
         self._waiting.clear()
 
     def view(self, partition: Partition, stored: Position | None = None) -> MapView:
-        return self._followed.view(partition, stored)
+        return self._maps.view(partition, stored)
 
     def close(self) -> None: ...
 

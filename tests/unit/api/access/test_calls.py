@@ -229,7 +229,7 @@ def test_a_change_is_stored_and_logged_with_who_made_it(
 ) -> None:
     """And with what was there before and after."""
     caplog.set_level(logging.INFO)
-    closed.rest.put_intent("orders", TopicIntent(4, 4))
+    closed.rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     for path in ("/topics/orders/pause", "/admin/freeze", "/rebalance"):
         assert closed.status("POST", path, OPERATOR, **{"X-Request-Id": "night"}) == 200
     intent = closed.rest.intent("orders")

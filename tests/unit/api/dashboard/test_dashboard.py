@@ -38,9 +38,11 @@ OF_SCRIPTS = {"length", "values", "replaceChildren", "classList"}
 @pytest.fixture
 def excluded_topics(rest: RestFixture) -> RestFixture:
     rest.add_worker("w1")
-    rest.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED))
-    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1})))
-    rest.put_intent("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
+    rest.put_intent("orders", TopicIntent(2, 2, state=TopicState.PAUSED, target_topic="orders"))
+    rest.put_intent("quiet", TopicIntent(3, 3, blacklisted=frozenset({1}), target_topic="quiet"))
+    rest.put_intent(
+        "gone", TopicIntent(1, 1, stopped="source topic was deleted", target_topic="gone")
+    )
     rest.place("quiet", {0: "w1", 1: None, 2: None})
     rest.put_states("w1", "quiet", {0: PartitionState.ONLINE})
     return rest

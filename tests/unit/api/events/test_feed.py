@@ -19,7 +19,7 @@ from ureplicator_testkit.servers.processes import eventually
 def feed(rest: RestFixture) -> EventFeed:
     found: EventFeed = rest.app.extensions[FEED]
     rest.put_leader()
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     settle(rest, found)
     return found
 
@@ -48,7 +48,7 @@ def test_a_fleet_that_stays_is_told_once_a_second(rest: RestFixture, feed: Event
 
 def test_a_change_is_told_at_once(rest: RestFixture, feed: EventFeed) -> None:
     before = feed.present().data["change"]
-    rest.put_intent("payments", TopicIntent(1, 1))
+    rest.put_intent("payments", TopicIntent(1, 1, target_topic="payments"))
     name, data = parts(feed.poll())
     assert (name, data["change"]) == ("state", before + 1)
     assert feed.poll() == b""

@@ -35,7 +35,7 @@ WRITES = (
 def test_a_page_of_another_site_changes_nothing(
     rest: RestFixture, method: str, path: str, headers: dict[str, str]
 ) -> None:
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     before = rest.tree()
     problem = problem_of(rest.call(method, path, headers=headers), 403)
     assert problem["field"] in headers

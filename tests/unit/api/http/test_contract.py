@@ -153,7 +153,7 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
 def test_contract(
     rest: RestFixture, method: str, path: str, body: Any, status: int, kind: str
 ) -> None:
-    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"))
     rest.add_worker("w1")
     response = rest.call(method, path, json=body) if body is not None else rest.call(method, path)
     if kind:

@@ -14,7 +14,7 @@ PARTITION = Partition(ROUTE, "orders", 0)
 
 @pytest.fixture
 def cache(rest: RestFixture) -> FleetCache:
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     rest.add_worker("w1")
     rest.put_loads("w1", {PARTITION: PartitionLoad(bytes_per_s=1.0)})
     return FleetCache(rest.coordination, fleet="test", clock=rest.clock)

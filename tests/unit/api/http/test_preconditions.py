@@ -243,7 +243,7 @@ def test_a_target_is_free_again_when_its_topic_is_gone(one_target: RestFixture) 
 
 
 def test_a_topic_without_a_claim_keeps_its_target(one_target: RestFixture) -> None:
-    one_target.put_intent("a", TopicIntent(1, 1))
+    one_target.put_intent("a", TopicIntent(1, 1, target_topic="a"))
     problem_of(one_target.call("POST", "/topics/b"), 409)
 
 

@@ -21,13 +21,15 @@ TWO_ROUTES = (
 @pytest.fixture
 def filled(new_rest: NewRest) -> RestFixture:
     rest = new_rest(TWO_ROUTES)
-    rest.put_intent("orders-1", TopicIntent(1, 1))
-    rest.put_intent("orders-2", TopicIntent(1, 1, state=TopicState.PAUSED))
-    rest.put_intent("clicks", TopicIntent(1, 1, stopped="the source topic was deleted"))
-    rest.put_intent("spam", TopicIntent(1, 1))
-    rest.put_intent("old", TopicIntent(1, 1, state=TopicState.DELETING))
-    rest.put_intent("orders-1", TopicIntent(1, 1), route=BACK)
-    rest.put_intent("back", TopicIntent(1, 1), route=BACK)
+    rest.put_intent("orders-1", TopicIntent(1, 1, target_topic="orders-1"))
+    rest.put_intent("orders-2", TopicIntent(1, 1, state=TopicState.PAUSED, target_topic="orders-2"))
+    rest.put_intent(
+        "clicks", TopicIntent(1, 1, stopped="the source topic was deleted", target_topic="clicks")
+    )
+    rest.put_intent("spam", TopicIntent(1, 1, target_topic="spam"))
+    rest.put_intent("old", TopicIntent(1, 1, state=TopicState.DELETING, target_topic="old"))
+    rest.put_intent("orders-1", TopicIntent(1, 1, target_topic="orders-1"), route=BACK)
+    rest.put_intent("back", TopicIntent(1, 1, target_topic="back"), route=BACK)
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
     return rest
 

@@ -114,7 +114,7 @@ def test_concurrent_requests_share_a_collection(lag: LagFixture) -> None:
 
 def test_a_topic_whose_positions_are_not_shown_is_unknown_alone(lag: LagFixture) -> None:
     other = TopicKey(AB, "hidden")
-    lag.topics[other] = TopicIntent(1, 1)
+    lag.topics[other] = TopicIntent(1, 1, target_topic="hidden")
     lag.source.hold("hidden", 0, 0, 9)
     group = position_group(fleet="f", route=AB)
     lag.targets["b"].groups[group].unreadable["hidden"] = "TOPIC_AUTHORIZATION_FAILED"
@@ -142,7 +142,7 @@ def test_a_cluster_that_does_not_respond_leaves_others_their_figures(
     lag: LagFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collector_module, "CLUSTER_TIMEOUT_S", 0.2)
-    lag.topics[TopicKey(AC, "orders")] = TopicIntent(1, 1)
+    lag.topics[TopicKey(AC, "orders")] = TopicIntent(1, 1, target_topic="orders")
     lag.put(0, 7, 9, route=AC)
     lag.targets["b"].may.clear()
     for reason in ("b: no response within 0.2 s", "b: an earlier request is still outstanding"):
@@ -167,7 +167,7 @@ def test_partitions_share_the_reason_when_neither_cluster_responds(lag: LagFixtu
 
 
 def test_routes_from_one_source_share_its_requests(lag: LagFixture) -> None:
-    lag.topics[TopicKey(AC, "orders")] = TopicIntent(2, 2)
+    lag.topics[TopicKey(AC, "orders")] = TopicIntent(2, 2, target_topic="orders")
     for number in (0, 1):
         lag.put(number, 3, 9, route=AC)
     lag.source.logs["orders", 0].times = [BatchTime(0, 8, lag.clock.wall_ms() - 1_000)]

@@ -18,7 +18,7 @@ GROUP = position_group(fleet="test", route=ROUTE)
 @pytest.fixture
 def held(rest: RestFixture) -> RestFixture:
     """Partition 0 of orders is copied to its stable end; 5,001 offsets lie behind it."""
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     logs = rest.logs["source"]
     logs.hold("orders", 0, 0, 5_011)
     logs.logs["orders", 0].open_from = 10
@@ -85,7 +85,7 @@ def test_short_transactions_are_not_asked_for_and_are_no_reason(held: RestFixtur
 
 def test_questions_are_bounded(rest: RestFixture) -> None:
     count = 3 * MAX_HOLDER_READS
-    rest.put_intent("orders", TopicIntent(count, count))
+    rest.put_intent("orders", TopicIntent(count, count, target_topic="orders"))
     logs = rest.logs["source"]
     for number in range(count):
         logs.hold("orders", number, 0, 20)

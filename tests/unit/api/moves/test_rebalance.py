@@ -68,8 +68,8 @@ def test_switches_that_cannot_be_read(rest: RestFixture) -> None:
 
 
 def test_a_dry_run_changes_nothing(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(4, 4))
-    rest.put_intent("quiet", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
+    rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
     rest.place("orders", {0: "w1", 1: "w1", 2: "w1", 3: "gone"})
     rest.add_worker("w1")
     rest.add_worker("w2")
@@ -100,7 +100,7 @@ def test_a_dry_run_of_a_balanced_fleet(rest: RestFixture) -> None:
 
 def lose_most(rest: RestFixture) -> None:
     """Of three workers that own a partition each, w3 alone lives."""
-    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"))
     rest.place("orders", {0: "w1", 1: "w2", 2: "w3"})
     for worker in ("w1", "w2"):
         known = encode_known_worker(KnownWorker(max_slots=2))

@@ -57,7 +57,7 @@ def move(
 @pytest.fixture
 def fleet(rest: RestFixture) -> RestFixture:
     """Four partitions, two workers, and a leader."""
-    rest.put_intent("orders", TopicIntent(4, 4))
+    rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     for worker in ("w1", "w2"):
         rest.add_worker(worker)
     rest.put_leader()
@@ -180,7 +180,7 @@ def test_the_list_has_the_newest_first_and_nothing_that_moved_nothing(fleet: Res
 def test_a_plan_that_is_not_due_any_more_is_not_even_requested(fleet: RestFixture) -> None:
     shown_plan = fleet.call("POST", "/rebalance?dry_run=true").get_json()
     assert len(shown_plan["moves"]) == 4
-    fleet.put_intent("more", TopicIntent(1, 1))
+    fleet.put_intent("more", TopicIntent(1, 1, target_topic="more"))
     problem = problem_of(fleet.call("POST", f"/rebalance?plan={shown_plan['planId']}"), 409)
     assert shown_plan["planId"] in problem["detail"]
     now = fleet.call("POST", "/rebalance?dry_run=true").get_json()["planId"]

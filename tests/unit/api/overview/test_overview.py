@@ -42,7 +42,7 @@ def fleet(rest: RestFixture) -> RestFixture:
     rest.put_leader()
     rest.add_worker("w1")
     rest.add_worker("w2")
-    rest.put_intent("orders", TopicIntent(3, 3))
+    rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"))
     rest.place("orders", {0: "w1", 1: "w1", 2: "w2"})
     rest.put_states("w1", "orders", {0: PartitionState.ONLINE, 1: PartitionState.ONLINE})
     rest.put_states("w2", "orders", {2: PartitionState.ONLINE})
@@ -57,8 +57,10 @@ def test_partitions_with_their_ideal_worker_agree(fleet: RestFixture) -> None:
 def test_each_state_has_its_reason(fleet: RestFixture) -> None:
     fleet.put_states("w2", "orders", {2: PartitionState.ERROR}, reason="target is full")
     fleet.place("orders", {0: "w1", 1: "w2", 2: "w2"})
-    fleet.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
-    fleet.put_intent("gone", TopicIntent(1, 1, stopped="source topic was deleted"))
+    fleet.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED, target_topic="quiet"))
+    fleet.put_intent(
+        "gone", TopicIntent(1, 1, stopped="source topic was deleted", target_topic="gone")
+    )
     assert tiles(overview(fleet)) == {
         ("gone", 0): ("error", None, "stopped: source topic was deleted"),
         ("orders", 0): ("agree", "w1", ""),
@@ -69,13 +71,13 @@ def test_each_state_has_its_reason(fleet: RestFixture) -> None:
 
 
 def test_an_excluded_partition_that_is_still_held_is_moving(fleet: RestFixture) -> None:
-    fleet.put_intent("orders", TopicIntent(3, 3, blacklisted=frozenset({0})))
+    fleet.put_intent("orders", TopicIntent(3, 3, blacklisted=frozenset({0}), target_topic="orders"))
     fleet.place("orders", {0: None, 1: "w1", 2: "w2"})
     assert tiles(overview(fleet))["orders", 0] == ("moving", "w1", "waiting for w1 to release it")
 
 
 def test_a_partition_beyond_the_topic_is_shown_while_it_is_held(fleet: RestFixture) -> None:
-    fleet.put_intent("orders", TopicIntent(2, 2))
+    fleet.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     fleet.place("orders", {0: "w1", 1: "w1"})
     state, worker, reason = tiles(overview(fleet))["orders", 2]
     assert (state, worker) == ("moving", "w2")
@@ -136,7 +138,7 @@ def test_the_sentence_names_what_to_do(fleet: RestFixture) -> None:
 
 def test_ten_thousand_partitions_have_no_object_each(rest: RestFixture) -> None:
     for topic in range(1000):
-        rest.put_intent(f"t{topic:04}", TopicIntent(10, 10))
+        rest.put_intent(f"t{topic:04}", TopicIntent(10, 10, target_topic=f"t{topic:04}"))
         rest.place(f"t{topic:04}", dict.fromkeys(range(10), "w1"))
     began_s = time.perf_counter()
     response = rest.call("GET", "/overview")

@@ -35,7 +35,7 @@ GONE = PastEvent(1, EventKind.WORKER, "gone", 1_010_000, worker=WorkerId("w1"))
 @pytest.fixture
 def busy(rest: RestFixture) -> RestFixture:
     """One partition copied at 2 MB/s, one in error."""
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.add_worker("w1")
     rest.place("orders", {0: "w1", 1: "w1"})
     states = {0: PartitionState.ONLINE, 1: PartitionState.ERROR}

@@ -62,7 +62,7 @@ def test_what_is_refused_is_traced_and_what_is_read_is_not(rest: RestFixture) ->
 
 
 def test_events_are_traced_once_when_they_have_ended(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     rest.put_leader("c1")
     gone = PastEvent(1, EventKind.WORKER, "gone", 1_010_000, worker=WorkerId("w1"))
     sample(rest, gone)

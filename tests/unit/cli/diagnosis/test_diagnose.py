@@ -81,7 +81,7 @@ def members(archive: Path) -> Mapping[str, str]:
 
 def test_archive_has_no_secret(rest: RestFixture, url: str, config: Path, tmp_path: Path) -> None:
     reason = f"refused: {IN_FILE}"
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     rest.place("orders", {0: "w1"})
     rest.add_worker("w1")
     rest.put_states("w1", "orders", {0: PartitionState.ERROR}, reason=reason)

@@ -75,8 +75,10 @@ def test_an_export_applied_to_its_own_fleet_changes_nothing(
 
 
 def filled(rest: RestFixture) -> None:
-    rest.put_intent("orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3})))
-    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED))
+    rest.put_intent(
+        "orders", TopicIntent(4, 3, had_position=frozenset({0, 1, 3}), target_topic="orders")
+    )
+    rest.put_intent("quiet", TopicIntent(1, 1, state=TopicState.PAUSED, target_topic="quiet"))
     rest.put(rest.paths.blacklisted(TopicKey(ROUTE, "spam")), encode_blacklisted("r"))
     data = encode_known_worker(KnownWorker(4, blacklisted=True, draining=True))
     rest.put(rest.paths.worker_known(WorkerId("w3")), data)

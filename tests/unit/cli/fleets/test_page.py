@@ -79,7 +79,7 @@ def get(page: FleetsPage, path: str = "/") -> requests.Response:
 
 def test_each_fleet_is_a_row_with_a_link(rest: RestFixture) -> None:
     rest.put_leader("c2")
-    rest.put_intent("orders", TopicIntent(2, 2))
+    rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     with (
         serving(rest) as url,
         running(lambda: survey(read_fleets([url, NOWHERE]))) as page,

@@ -24,7 +24,7 @@ ESCAPE = "down \x1b[2J\x9b31m"
 def failing(rest: RestFixture) -> RestFixture:
     """A partition in error, with a reason that would clear the screen."""
     rest.put_leader("c1")
-    rest.put_intent("orders", TopicIntent(1, 1))
+    rest.put_intent("orders", TopicIntent(1, 1, target_topic="orders"))
     rest.place("orders", {0: "w1"})
     rest.add_worker("w1")
     rest.put_states("w1", "orders", {0: PartitionState.ERROR}, reason=ESCAPE)

@@ -13,8 +13,8 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.adoption import MAX_FORMER, adopted
 from ureplicator_common.offset_map.chunks import Chunk
 from ureplicator_common.offset_map.codec import Row, row
-from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.partition_map import MapView, PartitionMap
+from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS, Written, advance
 
@@ -40,7 +40,7 @@ class Topic:
         self.copies: dict[int, list[int]] = {}
 
     def known(self) -> PartitionMap:
-        maps = FollowedMaps()
+        maps = RouteMaps()
         maps.add(self.rows.values())
         return maps.partitions.get(P0, PartitionMap())
 

@@ -12,8 +12,8 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map import writing
 from ureplicator_common.offset_map.chunks import FULL_SEGMENTS
 from ureplicator_common.offset_map.codec import Row
-from ureplicator_common.offset_map.following import FollowedMaps
 from ureplicator_common.offset_map.partition_map import MapView
+from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS, Written, advance
 
@@ -59,7 +59,7 @@ class Topic:
             )
 
     def view(self) -> MapView:
-        maps = FollowedMaps()
+        maps = RouteMaps()
         maps.add(self.rows.values())
         known = maps.partitions[P0]
         last = self.segments[-1]
@@ -223,6 +223,6 @@ def test_no_chunk_is_deleted_before_the_one_that_takes_its_place_is_written() ->
 
 
 def read_rows(rows: list[Row]) -> tuple[MapSegment, ...]:
-    maps = FollowedMaps()
+    maps = RouteMaps()
     maps.add(rows)
     return maps.partitions[P0].view().segments()

@@ -55,7 +55,9 @@ def test_a_cycle_that_fails_leaves_no_half_an_index(
     fleet.one.run()
 
     def change(blacklisted: frozenset[int] = frozenset()) -> None:
-        intent = TopicIntent(2, 2, blacklisted=blacklisted, had_position=frozenset({0, 1}))
+        intent = TopicIntent(
+            2, 2, blacklisted=blacklisted, had_position=frozenset({0, 1}), target_topic="orders"
+        )
         paths = [PATHS.topic(TopicKey(ROUTE, name)) for name in names]
         fleet.client.transact([Set(path, encode_intent(intent), -1) for path in paths])
 

@@ -36,7 +36,9 @@ class World:
             fleet="test",
             epoch=0,
             topics={
-                TopicKey(ROUTE, name): Stored(TopicIntent(2, 2), 0, 0, SessionId(0))
+                TopicKey(ROUTE, name): Stored(
+                    TopicIntent(2, 2, target_topic=name), 0, 0, SessionId(0)
+                )
                 for name in ("t", "gone")
             },
         )

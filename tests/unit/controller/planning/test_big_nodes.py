@@ -25,7 +25,7 @@ from ureplicator_common.model import (
 from ureplicator_common.znodes import (
     LIMIT_BYTES,
     MAX_ASSIGNED,
-    MAX_PARTITIONS,
+    MAX_TOPIC_PARTITIONS,
     encode_assignment,
     encode_current,
     encode_ideal,
@@ -73,17 +73,22 @@ def test_biggest_topic_fits_into_its_nodes() -> None:
             f"worker {WORKERS[scattered(number, 7)]} lost",
             holders(number),
         )
-        for number in range(MAX_PARTITIONS)
+        for number in range(MAX_TOPIC_PARTITIONS)
     }
     assert len(encode_ideal(IdealTopic(entries))) < LIMIT_BYTES
-    odd = frozenset(range(1, MAX_PARTITIONS, 2))
-    offsets = (number * 2_654_435_761_011 % 10**12 for number in range(MAX_PARTITIONS))
+    odd = frozenset(range(1, MAX_TOPIC_PARTITIONS, 2))
+    offsets = (number * 2_654_435_761_011 % 10**12 for number in range(MAX_TOPIC_PARTITIONS))
     changes = {
         number: PositionChange(offset, "r" * 73, "done", offset + scattered(number, 10**6))
         for number, offset in enumerate(offsets)
     }
     intent = TopicIntent(
-        MAX_PARTITIONS, MAX_PARTITIONS, blacklisted=odd, had_position=odd, positions=changes
+        MAX_TOPIC_PARTITIONS,
+        MAX_TOPIC_PARTITIONS,
+        blacklisted=odd,
+        had_position=odd,
+        positions=changes,
+        target_topic="orders",
     )
     assert len(encode_intent(intent)) < LIMIT_BYTES
 

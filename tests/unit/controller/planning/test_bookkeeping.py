@@ -20,7 +20,7 @@ from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 PARTITION = Partition(Route("source", "target"), "t", 0)
-INTENT = TopicIntent(1, 1)
+INTENT = TopicIntent(1, 1, target_topic="orders")
 
 
 def marked(*, owned_under: int | None, reported_under: int) -> list[frozenset[int]]:

@@ -462,10 +462,12 @@ def test_only_what_is_pending_is_done(fleet: OwnershipFleet) -> None:
 
 def test_a_later_request_is_not_taken_for_the_earlier_one() -> None:
     former, later = PositionChange(5, "r1"), PositionChange(9, "r2")
-    pending = TopicIntent(1, 1, positions={0: later})
+    pending = TopicIntent(1, 1, positions={0: later}, target_topic="orders")
     assert with_outcomes(pending, {0: ChangeOutcome(former, 30)}) == pending
 
 
 def test_a_recreated_topic_drops_the_requests() -> None:
-    pending = TopicIntent(1, 1, positions={0: PositionChange(5)}, stopped="x")
+    pending = TopicIntent(
+        1, 1, positions={0: PositionChange(5)}, stopped="x", target_topic="orders"
+    )
     assert adopt_topics(pending, TopicInfo(1, "id"), "").positions == {}

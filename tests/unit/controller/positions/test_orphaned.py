@@ -50,7 +50,7 @@ def fleet(*, owner: WorkerId | None, is_assigned: bool, alive: bool) -> Snapshot
     return Snapshot(
         fleet="f",
         epoch=1,
-        topics={KEY: stored(TopicIntent(2, 2, had_position=frozenset({0})))},
+        topics={KEY: stored(TopicIntent(2, 2, had_position=frozenset({0}), target_topic="p-t"))},
         ideal={KEY: stored(IdealTopic({0: entry}))},
         assignments={W1: stored(Assignment(entries))},
         routes={ROUTE: stored(RouteSettings(prefix="p-"))},
@@ -115,7 +115,7 @@ def test_leaders_proof_is_of_the_present_though_its_server_lags_behind() -> None
     observer = Observer(leader, fleet="f", clock=ManualClock(), delays=Delays())
     leader.fall_behind()
     leader.hold_watches()
-    intent = znodes.encode_intent(TopicIntent(2, 2))
+    intent = znodes.encode_intent(TopicIntent(2, 2, target_topic="orders"))
     other.ensure(paths.topic(KEY))
     other.transact([Set(paths.topic(KEY), intent, -1)])
     assert KEY in observer.fresh().topics

@@ -57,7 +57,7 @@ def node(data: bytes, mzxid: int = 1) -> Node:
 def test_unreadable_nodes_are_reported_and_all_others_read() -> None:
     nodes = {
         PATHS.epoch: node(b""),
-        PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1))),
+        PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1, target_topic="orders"))),
         f"{PATHS.topics}/{ROUTE}/bad": node(b"\x78garbage"),
         f"{PATHS.topics}/no-route/t": node(b"{}"),
         PATHS.worker_live(A): node(b"[]"),
@@ -76,11 +76,13 @@ def test_unreadable_nodes_are_reported_and_all_others_read() -> None:
 
 def test_cache_decodes_only_changed_nodes() -> None:
     memo = DecodeCache()
-    first = {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1)))}
+    first = {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1, target_topic="orders")))}
     one = parse(first, PATHS, fleet="test", cache=memo)
     again = parse(first, PATHS, fleet="test", cache=memo)
     assert again.topics[KEY] is one.topics[KEY]
-    second = {PATHS.topic(KEY): node(encode_intent(TopicIntent(2, 1)), mzxid=2)}
+    second = {
+        PATHS.topic(KEY): node(encode_intent(TopicIntent(2, 1, target_topic="orders")), mzxid=2)
+    }
     assert parse(second, PATHS, fleet="test", cache=memo).topics[KEY].value.partitions == 2
     assert parse({}, PATHS, fleet="test", cache=memo).topics == {}
 
@@ -88,7 +90,10 @@ def test_cache_decodes_only_changed_nodes() -> None:
 def test_a_section_without_changes_is_the_same_object() -> None:
     """Whatever changes elsewhere, and also if nodes are created there."""
     other = TopicKey(ROUTE, "other")
-    memo, nodes = DecodeCache(), {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1)))}
+    memo, nodes = (
+        DecodeCache(),
+        {PATHS.topic(KEY): node(encode_intent(TopicIntent(1, 1, target_topic="orders")))},
+    )
     one = parse(nodes, PATHS, fleet="test", cache=memo)
     nodes = {**nodes, PATHS.worker_live(A): node(encode_live_worker(LiveWorker(slots=1)))}
     two = parse(nodes, PATHS, fleet="test", cache=memo)
@@ -100,7 +105,9 @@ def test_a_section_without_changes_is_the_same_object() -> None:
     assert three.topics[KEY] is one.topics[KEY]
     assert three.unreadable_topics == {other}
     assert three.live is two.live
-    nodes[PATHS.topic(other)] = node(encode_intent(TopicIntent(3, 3)), mzxid=9)
+    nodes[PATHS.topic(other)] = node(
+        encode_intent(TopicIntent(3, 3, target_topic="orders")), mzxid=9
+    )
     four = parse(nodes, PATHS, fleet="test", cache=memo)
     assert list(four.topics) == [other, KEY]
     assert four.unreadable_nodes == ()
@@ -122,7 +129,10 @@ def test_snapshots_with_a_cache_are_those_without(seed: int) -> None:
                 PATHS.settings,
             ]
         )
-        intent, live = encode_intent(TopicIntent(zxid, 1)), encode_live_worker(LiveWorker(slots=1))
+        intent, live = (
+            encode_intent(TopicIntent(zxid, 1, target_topic="orders")),
+            encode_live_worker(LiveWorker(slots=1)),
+        )
         data = chance.choice([b"", b"garbage", intent, live, b'{"frozen": true}'])
         if chance.random() < 0.3:
             nodes.pop(path, None)
@@ -226,7 +236,7 @@ def viewed(
     return Snapshot(
         fleet="test",
         epoch=1,
-        topics={KEY: Stored(TopicIntent(1, 1), 0, 0, SessionId(0))},
+        topics={KEY: Stored(TopicIntent(1, 1, target_topic=KEY.topic), 0, 0, SessionId(0))},
         ideal={KEY: Stored(ideal, 0, 0, SessionId(0))},
         current={by: Stored(reported, 0, 0, SessionId(session))},
         sessions={A: SessionId(1), B: SessionId(1)},
@@ -286,10 +296,10 @@ def test_current_state_of_a_former_session_is_ignored() -> None:
 
 def test_comparison_counts_missing_and_mismatched_topics() -> None:
     intents = {
-        "same": TopicIntent(2, 2),
-        "grown": TopicIntent(2, 2),
-        "gone": TopicIntent(1, 1),
-        "leaving": TopicIntent(1, 1, state=TopicState.DELETING),
+        "same": TopicIntent(2, 2, target_topic="same"),
+        "grown": TopicIntent(2, 2, target_topic="grown"),
+        "gone": TopicIntent(1, 1, target_topic="gone"),
+        "leaving": TopicIntent(1, 1, state=TopicState.DELETING, target_topic="leaving"),
         "renamed": TopicIntent(2, 2, target_topic="copy"),
     }
     source = {name: TopicInfo(2) for name in ("same", "renamed", "other")} | {"grown": TopicInfo(5)}
@@ -315,7 +325,9 @@ def test_ten_thousand_partitions_on_a_hundred_workers_are_planned_in_time() -> N
     """The requirement is 200 ms on an idle machine; this only detects another order of magnitude."""
     fleet = ControlFleet()
     stored = {
-        TopicKey(Route("a", "b"), f"t{number}"): Stored(TopicIntent(100, 100), 0, 0, SessionId(0))
+        TopicKey(Route("a", "b"), f"t{number}"): Stored(
+            TopicIntent(100, 100, target_topic="orders"), 0, 0, SessionId(0)
+        )
         for number in range(100)
     }
     for number in range(100):

@@ -21,7 +21,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
-from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.core.state.decoding import Stored, UnreadableNode
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import (
@@ -242,11 +242,11 @@ def test_topic_expands_with_its_source_if_all_partitions_are_wanted(
 
 def test_topic_too_big_for_its_nodes_is_refused() -> None:
     """A plan with a node that is too big would fail in every cycle and block all others."""
-    huge = TopicInfo(MAX_PARTITIONS + 1, "A2")
+    huge = TopicInfo(MAX_TOPIC_PARTITIONS + 1, "A2")
     world = World(rules=(auto(),)).remember()
     assert not world.reconcile({"a": {"t": huge}, "b": {}})
     assert world.last.refused == {KEY: "it has 10001 partitions, more than the maximum of 10000"}
-    assert world.one({"a": {"t": TopicInfo(MAX_PARTITIONS, "A2")}, "b": {}})
+    assert world.one({"a": {"t": TopicInfo(MAX_TOPIC_PARTITIONS, "A2")}, "b": {}})
     follows = TopicRules(ROUTE, RouteSettings(on_gap=GapPolicy.EARLIEST))
     for known, seen in (
         (KNOWN, replace(huge, topic_id="A1")),

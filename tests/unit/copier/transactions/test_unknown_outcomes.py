@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery, RouteSettings
-from ureplicator_common.offset_map.following import FollowedMaps
+from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet, committed
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
@@ -41,7 +41,7 @@ def test_the_map_has_what_a_commit_of_unknown_outcome_committed(
         put(fleet, 0, 10)
         fleet.run_until_copied()
         fleet.turns(20, skip_s=0.1)
-    maps = FollowedMaps()
+    maps = RouteMaps()
     maps.add(log.rows)
     stored = fleet.ledger.read(TOPIC_PARTITION)
     view = maps.view(partition, stored)

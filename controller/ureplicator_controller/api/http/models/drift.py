@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_controller.api.http.models.responses import ResponseModel
-from ureplicator_controller.core.following.configs import SettingDifference, TopicDrift
+from ureplicator_controller.core.syncs.configs import SettingDifference, TopicDrift
 
 COPIED_IN_PART = "only some partitions of the source are copied"
 NOT_EXPANDED = "auto_expand is not enabled"

@@ -34,7 +34,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind, Route
 from ureplicator_common.printable import did_you_mean
-from ureplicator_common.znodes import MAX_PARTITIONS
+from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.http.preconditions import PATTERN, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
 from ureplicator_controller.api.http.schema_cache import CachedSchemaModel
@@ -166,10 +166,10 @@ TopicName = Annotated[
 Count = Annotated[
     int,
     Strict(),
-    Field(ge=1, le=MAX_PARTITIONS),
+    Field(ge=1, le=MAX_TOPIC_PARTITIONS),
     BeforeValidator(
         _whole,
-        json_schema_input_type=Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] | _DigitsSchema,
+        json_schema_input_type=Annotated[int, Field(ge=1, le=MAX_TOPIC_PARTITIONS)] | _DigitsSchema,
     ),
 ]
 Number = Annotated[
@@ -189,7 +189,7 @@ Option = Literal["blacklist", "whitelist"]
 _TOPIC_TITLE = "a valid topic name"
 _TOPIC_HINT = "1 to 249 characters of a-z, A-Z, 0-9, '.', '_' and '-'; not '.' or '..'"
 _COUNT_TITLE = "a valid number of partitions"
-_COUNT_HINT = f"a whole number from 1 to {MAX_PARTITIONS}"
+_COUNT_HINT = f"a whole number from 1 to {MAX_TOPIC_PARTITIONS}"
 _NUMBER_TITLE = "a partition number"
 _NUMBER_HINT = "a whole number from 0"
 _OPTION_TITLE = "an option"

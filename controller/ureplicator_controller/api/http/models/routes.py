@@ -90,7 +90,7 @@ class ShownRoute(ResponseModel):
     )
     changes: dict[str, Any] = Field(description="those of them that count in place of the file's")
     refusal: str = Field(description="why the changes do not count here; empty: they do")
-    syncs: list[ShownSync] = Field(description="what follows beside the records, as configured")
+    syncs: list[ShownSync] = Field(description="syncs of the route, as configured")
 
 
 class RouteList(ResponseModel):

@@ -1,0 +1,1 @@
+"""Syncs of settings and access rights of topics: what is to be changed at the target. Pure."""

@@ -1,1 +1,0 @@
-"""Engines of what follows to target topics beside the records: one thread for each route and kind."""

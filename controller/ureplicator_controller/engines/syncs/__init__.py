@@ -1,0 +1,1 @@
+"""Syncs of what target topics have beside the records: one thread for each route and kind."""
