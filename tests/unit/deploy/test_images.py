@@ -34,7 +34,7 @@ def role_lock(*arguments: str) -> str:
 def test_what_is_copied_exists(role: str) -> None:
     copies = re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile(role), re.MULTILINE)
     paths = [path for words in copies for path in words.split()]
-    assert len(paths) == 8
+    assert len(paths) == 9
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
