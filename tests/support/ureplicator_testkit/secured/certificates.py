@@ -42,6 +42,7 @@ class Authority:
         _openssl(
             *("req", "-x509", "-new", "-key", self._key, "-out", self.certificate),
             *("-days", 30, "-subj", f"/CN={name}"),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
         )
 
     def issue(
@@ -53,7 +54,7 @@ class Authority:
         certificate, extensions = self._folder / f"{name}.pem", self._folder / f"{name}.ext"
         self._new_key(key)
         _openssl("req", "-new", "-key", key, "-out", request, "-subj", f"/CN={subject or name}")
-        extensions.write_text(f"subjectAltName={hosts}\n")
+        extensions.write_text(f"subjectAltName={hosts}\nauthorityKeyIdentifier=keyid\n")
         dates = ("-days", "-1") if expired else ("-days", "30")
         _openssl(
             *("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key),

@@ -122,7 +122,7 @@ def java_executable() -> Path:
     candidates = [f"{home}/bin/java"] if home else []
     candidates += [
         "java",
-        *(str(p) for p in Path("/usr/lib/jvm").glob("java-17-openjdk-*/bin/java")),
+        *(str(p) for p in Path("/usr/lib/jvm").glob("java-*-openjdk-*/bin/java")),
     ]
     for candidate in candidates:
         found = shutil.which(candidate)

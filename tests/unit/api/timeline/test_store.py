@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,16 @@ def test_a_file_outlives_the_process(tmp_path: Path) -> None:
     again = TimelineStore(path)
     assert again.first_ms() == 1_000
     assert len(again.events(from_ms=0, until_ms=9_000, limit=9)) == 1
+
+
+def test_a_store_that_is_dropped_closes_its_database() -> None:
+    """Python from 3.13 on warns of a database that is left open."""
+    store = TimelineStore()
+    database = store._database
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
 
 
 def test_a_file_that_is_no_database_is_moved_aside(tmp_path: Path) -> None:

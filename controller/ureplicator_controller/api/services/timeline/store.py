@@ -18,6 +18,7 @@ import json
 import logging
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,11 +98,15 @@ class RouteCost:
 
 
 class TimelineStore:
-    """Store of the timeline, shared by threads. Every call may raise TimelineUnavailable."""
+    """Store of the timeline, shared by threads. Every call may raise TimelineUnavailable.
+
+    The database is closed with the store or the process: an application of Flask has no end of its own.
+    """
 
     def __init__(self, path: str = IN_MEMORY) -> None:
         self._lock = threading.Lock()
         self._database = _open(path)
+        self._close = weakref.finalize(self, self._database.close)
 
     def add(
         self,
@@ -199,7 +204,7 @@ class TimelineStore:
 
     def close(self) -> None:
         with self._lock:
-            self._database.close()
+            self._close()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
