@@ -80,6 +80,7 @@ class Committer:
             self._maps.committed(event.positions)
             offsets = ((part, item.position) for part, item in event.positions.items())
             self._delivery.committed(event.number, offsets, now_s)
+            self._delivery.renew(unmapped(event.positions), now_s)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         """The commit is retried soon."""
@@ -132,6 +133,11 @@ class MappedSegments:
         if not begun.grant.settings.offset_map:
             return ()
         return self._lane.map_segments(begun.partition, since=self._from.get(begun.partition, 0))
+
+
+def unmapped(positions: Mapping[Partition, Commitment]) -> list[Partition]:
+    """Partitions of whose positions the offset map lacks a part."""
+    return [partition for partition, item in positions.items() if item.unmapped]
 
 
 def commitment(begun: Begun, progress: Progress, maps: MappedSegments) -> Commitment:

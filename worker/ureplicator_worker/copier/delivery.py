@@ -31,6 +31,9 @@ from ureplicator_worker.copier.lane import Progress
 RENEW_S = 12 * 3600.0
 """Positions expire on the target after `offsets.retention.minutes` (7 days by default)."""
 COMMIT_RETRY_S = 0.2
+UNMAPPED_S = 30.0
+"""A position that was committed without the offset map is committed again after this time: a partition that
+moves meanwhile takes what the map lacks with it."""
 
 
 class DeliveryState(StrEnum):
@@ -48,6 +51,9 @@ class CommittedPosition:
     def is_due(self, progress: Progress, now_s: float) -> bool:
         """True if the position differs from the stored one, or that is old."""
         return progress.next_offset != self.offset or now_s - self.at_s >= RENEW_S
+
+    def renew_after(self, delay_s: float, now_s: float) -> None:
+        self.at_s = now_s + delay_s - RENEW_S
 
 
 class AtLeastOnce:
@@ -107,6 +113,11 @@ class AtLeastOnce:
         for partition, offset in offsets:
             if partition in self._partitions:
                 self._partitions[partition] = CommittedPosition(offset, now_s)
+
+    def renew(self, partitions: Iterable[Partition], now_s: float) -> None:
+        """Have positions committed again soon, since the offset map lacks a part of them."""
+        for partition in self._partitions.keys() & set(partitions):
+            self._partitions[partition].renew_after(UNMAPPED_S, now_s)
 
     def aborted(self, number: int, now_s: float) -> None:
         """Note a transaction that was refused, fenced, or is of unknown outcome."""

@@ -39,7 +39,7 @@ from ureplicator_common.model import (
     TRANSACTION_TIMEOUT_MS,
     Partition,
 )
-from ureplicator_worker.copier.delivery import RENEW_S, CommittedPosition
+from ureplicator_worker.copier.delivery import RENEW_S, UNMAPPED_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.lifeline.measures import TransactionCounts
 
@@ -113,6 +113,11 @@ class ExactlyOnce:
         """The store shows this after the transaction has ended."""
         if partition in self._partitions:
             self._partitions[partition] = CommittedPosition(offset, now_s)
+
+    def renew(self, partitions: Iterable[Partition], now_s: float) -> None:
+        """See `AtLeastOnce.renew`."""
+        for partition in self._partitions.keys() & set(partitions):
+            self._partitions[partition].renew_after(UNMAPPED_S, now_s)
 
     def begin(self, now_s: float) -> None:
         """A transaction may begin: the id was initialised, and the positions are restored."""

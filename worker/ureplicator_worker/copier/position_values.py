@@ -54,7 +54,8 @@ class Commitment:
     """Position to commit for one partition, with the grant and beginning for its metadata.
 
     `target_end`: next offset of the target's log after the last batch that it acknowledged; -1 unknown.
-    `segments`: the newest ones, from the last that was committed; none without an offset map. `markers`: see
+    `segments`: the newest ones, from the last that was committed; none without an offset map. `unmapped`:
+    they were left out of the map, so the position is to be committed again with them. `markers`: see
     `Provenance`.
     """
 
@@ -65,6 +66,7 @@ class Commitment:
     target_end: int = -1
     segments: tuple[MapSegment, ...] = ()
     markers: int = 0
+    unmapped: bool = False
 
     def record(self, *, worker: str, slot: int, mark: MapMark | None = None) -> Position:
         """The record as the position store keeps it. `mark` None: the map stays as it was found."""

@@ -23,7 +23,7 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import TRANSACTION_TIMEOUT_MS, Partition, Route
 from ureplicator_worker.copier.commit_failures import TRANSACTIONS_WAIT_S, CommitFailures
-from ureplicator_worker.copier.committer import MappedSegments, commitment
+from ureplicator_worker.copier.committer import MappedSegments, commitment, unmapped
 from ureplicator_worker.copier.exactly_once import (
     SETTLE_S,
     ExactlyOnce,
@@ -137,9 +137,11 @@ class TransactionCommitter:
             self._lane.transactions.committed()
             for partition, offset in offsets:
                 self._delivery.restore(partition, offset=offset, now_s=now_s)
+            self._delivery.renew(unmapped(event.positions), now_s)
             return
         backlog = self._lane.transactions.has_backlog(now_s)
         self._delivery.committed(event.number, offsets, now_s, backlog=backlog)
+        self._delivery.renew(unmapped(event.positions), now_s)
         self._lane.transactions.committed()
         self._begin(event.producer)
 

@@ -7,6 +7,8 @@ import socket
 import time
 
 READ_BYTES = 1 << 16
+MOST_BYTES = 1 << 20
+"""Bytes that one call reads of a large response."""
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytearray:
@@ -37,8 +39,12 @@ class Incoming:
     def take(self, size: int, *, silence_s: float, deadline_s: float = math.inf) -> bytes:
         """The next `size` bytes. Raises ConnectionError when the peer ends first, TimeoutError."""
         while len(self._arrived) < size:
-            self._connection.settimeout(max(0.001, min(silence_s, deadline_s - time.monotonic())))
-            received = self._connection.recv(READ_BYTES)
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError("no response within the deadline")
+            self._connection.settimeout(max(0.001, min(silence_s, left_s)))
+            missing = size - len(self._arrived)
+            received = self._connection.recv(min(MOST_BYTES, max(READ_BYTES, missing)))
             if not received:
                 raise ConnectionResetError("connection closed by the broker")
             self._arrived += received

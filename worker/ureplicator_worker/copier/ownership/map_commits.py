@@ -106,7 +106,9 @@ class MapCommits:
     def committed(self, positions: Mapping[Partition, Commitment]) -> dict[Partition, Commitment]:
         """Commitments as they were committed: without segments where the map does not have them."""
         done = {
-            partition: item if partition in self._pending else replace(item, segments=())
+            partition: item
+            if partition in self._pending
+            else replace(item, segments=(), unmapped=bool(item.segments))
             for partition, item in positions.items()
         }
         for partition, written in self._pending.items():
