@@ -147,7 +147,7 @@ def _settings(config: Path, overrides: tuple[str, ...]) -> Settings:
 
 
 def _route(settings: Settings, name: str) -> RouteConfig:
-    names = [str(each.route) for each in settings.routes]
+    names = [str(config.route) for config in settings.routes]
     if not name and len(names) == 1:
         return settings.routes[0]
     try:
@@ -207,8 +207,8 @@ def _of(result: AuditResult, numbers: Collection[int]) -> AuditResult:
         return result
     return replace(
         result,
-        partitions=tuple(each for each in result.partitions if each.partition in numbers),
-        findings=tuple(each for each in result.findings if each.partition in numbers),
+        partitions=tuple(row for row in result.partitions if row.partition in numbers),
+        findings=tuple(row for row in result.findings if row.partition in numbers),
     )
 
 
@@ -288,12 +288,12 @@ def _print_findings(result: AuditResult) -> None:
         heads = ("partition", "what", "source offset", "target offset", "detail")
         rows: list[tuple[Any, ...]] = [
             (
-                each.partition,
-                each.kind.value,
-                *("" if n < 0 else n for n in (each.source_offset, each.target_offset)),
-                each.detail,
+                finding.partition,
+                finding.kind.value,
+                *("" if n < 0 else n for n in (finding.source_offset, finding.target_offset)),
+                finding.detail,
             )
-            for each in result.findings[:SHOWN]
+            for finding in result.findings[:SHOWN]
         ]
         more = len(result.findings) - SHOWN
         print_table(f"findings{f', {more:,} more are in the result' * (more > 0)}", heads, rows)

@@ -32,7 +32,7 @@ def list_audits(url: str, as_json: bool, src: str, dst: str) -> None:
     body = request("GET", url, "/audits", src=src, dst=dst)
     end_if_json(as_json, body)
     heads = ("topic", "route", "state", "verified", "behind", "differences", "audit", "reason")
-    rows = [_shown(each) for each in body["audits"]]
+    rows = [_shown(audit) for audit in body["audits"]]
     print_table("audits", heads, rows)
 
 
@@ -47,10 +47,10 @@ def show_audit(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
     title = f"{body['topic']} on {body['route']}: {body['state']}"
     click.echo(f"{title} ({body['reason']})" if body["reason"] else title)
     heads = ("partition", "verified from", "to", "position", "time", "differences")
-    print_table("verified", heads, [_verified(each) for each in body["verified"]])
+    print_table("verified", heads, [_verified(row) for row in body["verified"]])
     if body["findings"]:
         of_findings = ("partition", "kind", "source offset", "target offset")
-        print_table("first differences", of_findings, [_finding(each) for each in body["findings"]])
+        print_table("first differences", of_findings, [_finding(row) for row in body["findings"]])
     if body["last"]:
         click.echo(f"last audit  {_past(body['last'])}")
     if _under_way(body):
@@ -92,7 +92,7 @@ def request_audit(
     query = {"dry_run": "true" if dry_run else ""}
     body = request("POST", url, _path(topic), src=src, dst=dst, query=query, body=wanted)
     end_if_json(as_json, body)
-    rows = [(each["partition"], each["from"], each["to"]) for each in body["ranges"]]
+    rows = [(row["partition"], row["from"], row["to"]) for row in body["ranges"]]
     print_table(f"{body['topic']} on {body['route']}", ("partition", "from", "to"), rows)
     if body["request"]:
         click.echo(f"requested ({body['request']}): {body['offsets']:,} offsets")
@@ -113,9 +113,9 @@ def cancel_audit(topic: str, url: str, as_json: bool, src: str, dst: str) -> Non
 def summary(body: Mapping[str, Any]) -> str:
     """Counts of `GET /audits` on one line: `5 verified, 1 stale, 2 never verified`."""
     counts: dict[str, int] = {}
-    for each in body["audits"]:
-        counts[each["state"]] = counts.get(each["state"], 0) + 1
-    running = sum(each["running"] is not None for each in body["audits"])
+    for audit in body["audits"]:
+        counts[audit["state"]] = counts.get(audit["state"], 0) + 1
+    running = sum(audit["running"] is not None for audit in body["audits"])
     states = [f"{count} {state}" for state, count in sorted(counts.items())]
     return ", ".join([*states, *([f"{running} running"] if running else [])])
 

@@ -27,7 +27,7 @@ def list_blacklist(url: str, as_json: bool, src: str, dst: str) -> None:
     """List blacklisted topics and partitions."""
     body = request("GET", url, "/blacklist", src=src, dst=dst)
     end_if_json(as_json, body)
-    rows = [(each["route"], _name(each)) for each in (*body["topics"], *body["blacklist"])]
+    rows = [(entry["route"], _name(entry)) for entry in (*body["topics"], *body["blacklist"])]
     print_table("blacklist", ("route", "not copied"), rows)
 
 

@@ -81,7 +81,9 @@ def _request(
         print_json(found)
     else:
         _print(found)
-    waiting = [shown_name(each["group"]) for each in found["groups"] if each["state"] not in READY]
+    waiting = [
+        shown_name(entry["group"]) for entry in found["groups"] if entry["state"] not in READY
+    ]
     if waiting and not dry_run:
         fail(f"not ready: {', '.join(waiting)}")
 

@@ -39,13 +39,13 @@ def list_groups(url: str, as_json: bool, src: str, dst: str) -> None:
     end_if_json(as_json, body)
     rows = [
         (
-            shown_name(each["group"]),
-            each["route"],
-            str(each["partitions"]),
-            each["state"],
-            each["reason"],
+            shown_name(group["group"]),
+            group["route"],
+            str(group["partitions"]),
+            group["state"],
+            group["reason"],
         )
-        for each in body["groups"]
+        for group in body["groups"]
     ]
     print_table("consumer groups", ("group", "route", "partitions", "state", "reason"), rows)
 
@@ -77,18 +77,18 @@ def print_group(shown: Mapping[str, Any]) -> None:
 
 
 def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    for each in shown["partitions"]:
-        topic, target = each["topic"], each["targetTopic"]
+    for row in shown["partitions"]:
+        topic, target = row["topic"], row["targetTopic"]
         yield (
             topic if topic == target else f"{topic} -> {target}",
-            str(each["partition"]),
-            _committed(each["sourceOffset"]),
-            _known(each["translated"]),
-            _committed(each["targetOffset"]),
-            _known(each["readAgain"]),
-            _known(each["skipped"]),
-            each["state"],
-            each["reason"],
+            str(row["partition"]),
+            _committed(row["sourceOffset"]),
+            _known(row["translated"]),
+            _committed(row["targetOffset"]),
+            _known(row["readAgain"]),
+            _known(row["skipped"]),
+            row["state"],
+            row["reason"],
         )
 
 

@@ -148,7 +148,9 @@ def _pages(
 
 
 def _versions() -> str:
-    found = sorted({f"{each.name} {each.version}" for each in distributions()}, key=str.lower)
+    found = sorted(
+        {f"{package.name} {package.version}" for package in distributions()}, key=str.lower
+    )
     system = (
         f"ureplicator {__version__}\nPython {platform.python_version()}\n{platform.platform()}\n"
     )

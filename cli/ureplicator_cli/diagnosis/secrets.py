@@ -39,12 +39,12 @@ def masked_tree(tree: Any) -> Any:
             key: MASK if _names_secret(key) and value else masked_tree(value)
             for key, value in tree.items()
         }
-    return [masked_tree(each) for each in tree] if isinstance(tree, list) else tree
+    return [masked_tree(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def secrets_in(tree: Any) -> frozenset[str]:
     """Values of secret keys, and what is in the files that keys name. Files that cannot be read have none."""
-    return frozenset(each for each in _secrets(tree) if each)
+    return frozenset(secret for secret in _secrets(tree) if secret)
 
 
 class Redactor:
@@ -72,8 +72,8 @@ def _names_secret(key: Any) -> bool:
 
 def _secrets(tree: Any) -> Iterator[str]:
     if isinstance(tree, list):
-        for each in tree:
-            yield from _secrets(each)
+        for item in tree:
+            yield from _secrets(item)
     elif isinstance(tree, Mapping):
         for key, value in tree.items():
             if isinstance(value, Mapping | list) and not _names_secret(key):
@@ -90,8 +90,8 @@ def _scalars(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        for each in value:
-            yield from _scalars(each)
+        for item in value:
+            yield from _scalars(item)
     else:
         yield from _parts(str(value))
 

@@ -66,10 +66,10 @@ class PageReader:
 def worker_pages(client: RestClient, *, reader: PageReader) -> Iterator[tuple[str, str]]:
     """Pages of the live workers."""
     workers = _attempt(client, "/instances").get("workers", {})
-    live = [(name, each) for name, each in workers.items() if each["live"] and each["host"]]
-    for name, each in live[:MAX_WORKERS]:
+    live = [(name, worker) for name, worker in workers.items() if worker["live"] and worker["host"]]
+    for name, worker in live[:MAX_WORKERS]:
         for shown in PAGES:
-            url = f"{reader.address(each['host'], each['port'])}/{shown}"
+            url = f"{reader.address(worker['host'], worker['port'])}/{shown}"
             yield f"workers/{quoted(name)}/{shown}.txt", reader.page(url)
 
 
@@ -77,7 +77,11 @@ def _is_readable(path: str, item: Mapping[str, Any]) -> bool:
     if "get" not in item or path in _NOT_JSON:
         return False
     parameters = item["get"].get("parameters", ())
-    needed = [each for each in parameters if each.get("required") and each["in"] != "path"]
+    needed = [
+        parameter
+        for parameter in parameters
+        if parameter.get("required") and parameter["in"] != "path"
+    ]
     placed = path.replace("{topic}", "").replace("{worker}", "")
     return not needed and "{" not in placed and not ("{topic}" in path and "{worker}" in path)
 
@@ -92,7 +96,7 @@ def _filled(template: str, names: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def _topics(validation: Mapping[str, Any]) -> list[str]:
-    return sorted({each["topic"] for each in validation.get("mismatches", ())})[:MAX_TOPICS]
+    return sorted({mismatch["topic"] for mismatch in validation.get("mismatches", ())})[:MAX_TOPICS]
 
 
 def _attempt(client: RestClient, path: str) -> dict[str, Any]:

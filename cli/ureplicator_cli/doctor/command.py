@@ -75,9 +75,9 @@ def doctor(
         found = list(examine(settings, role=role, timeout_s=timeout_s))
     except ConfigurationError as error:
         fail(str(error))
-    failed = any(each.level is Level.FAILURE for each in found)
+    failed = any(finding.level is Level.FAILURE for finding in found)
     if as_json:
-        print_json({"ok": not failed, "findings": [asdict(each) for each in found]})
+        print_json({"ok": not failed, "findings": [asdict(finding) for finding in found]})
     else:
         _print(found)
     raise SystemExit(1 if failed else 0)
@@ -98,7 +98,11 @@ def examine(settings: Settings, *, role: str, timeout_s: float) -> Iterator[Find
             is_source=any(route.source == name for route in routes),
             is_target=any(route.target == name for route in routes),
             replicas=max(
-                (each.replication_factor for each in settings.routes if each.target == name),
+                (
+                    route_config.replication_factor
+                    for route_config in settings.routes
+                    if route_config.target == name
+                ),
                 default=BROKER_DEFAULT_REPLICATION,
             ),
         )
@@ -109,8 +113,8 @@ def examine(settings: Settings, *, role: str, timeout_s: float) -> Iterator[Find
 
 
 def _print(found: Sequence[Finding]) -> None:
-    for each in found:
-        do = f" -> {each.do}" if each.do else ""
-        click.echo(printable(f"{each.level:<8} {each.subject}: {each.reason}{do}"))
-    counts = Counter(each.level for each in found)
+    for finding in found:
+        do = f" -> {finding.do}" if finding.do else ""
+        click.echo(printable(f"{finding.level:<8} {finding.subject}: {finding.reason}{do}"))
+    counts = Counter(finding.level for finding in found)
     click.echo(", ".join(f"{counts[level]} {level}" for level in Level))

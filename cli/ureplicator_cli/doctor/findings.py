@@ -78,7 +78,7 @@ def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding
     """All findings about one cluster."""
     subject = f"cluster {role.name}"
     yield from _servers(subject, facts)
-    responding = [each for each in (*facts.servers, *facts.advertised) if not each.failure]
+    responding = [server for server in (*facts.servers, *facts.advertised) if not server.failure]
     if not responding:
         return
     yield from _versions(subject, role, responding)
@@ -97,26 +97,26 @@ def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding
 
 
 def _servers(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
-    silent = [each for each in facts.servers if each.failure]
-    for each in silent:
+    silent = [server for server in facts.servers if server.failure]
+    for server in silent:
         level = Level.FAILURE if len(silent) == len(facts.servers) else Level.WARNING
         yield Finding(
             level,
             subject,
-            f"{each.address} does not respond: {each.failure}",
+            f"{server.address} does not respond: {server.failure}",
             "start it, open the way to it, or correct bootstrap.servers",
         )
-    for each in facts.advertised:
-        if each.failure:
+    for server in facts.advertised:
+        if server.failure:
             yield Finding(
                 Level.FAILURE,
                 subject,
-                f"broker {each.address} is advertised and does not respond: {each.failure}",
+                f"broker {server.address} is advertised and does not respond: {server.failure}",
                 "correct its advertised.listeners, or open the way to it",
             )
     count = len(facts.servers) - len(silent)
     if count:
-        others = sum(not each.failure for each in facts.advertised)
+        others = sum(not server.failure for server in facts.advertised)
         more = f" and {others} other brokers" if others else ""
         text = f"{count} of {len(facts.servers)} bootstrap servers{more} respond"
         yield Finding(Level.OK, subject, f"{text} (id {facts.cluster_id or 'not known'})")
@@ -190,7 +190,7 @@ def _topics(subject: str, role: ClusterRole, facts: ClusterFacts) -> Iterator[Fi
 
 def size_findings(source: str, target: str, facts: Sequence[ClusterFacts]) -> Iterator[Finding]:
     """Limits of a route: what its source takes must fit into its target."""
-    largest, limit = (each.max_message_bytes for each in facts)
+    largest, limit = (cluster.max_message_bytes for cluster in facts)
     if largest is None or limit is None:
         return
     subject = f"route {source}.{target}"

@@ -24,7 +24,7 @@ TARGET_RIGHTS = (Right.CREATE_TOPICS, Right.PRODUCER_IDS, Right.TRANSACTIONS, Ri
 
 def read_clusters(settings: Settings, timeout_s: float) -> Mapping[str, ClusterFacts]:
     """Facts by cluster. Raises ConfigurationError."""
-    names = sorted({each for config in settings.routes for each in _clusters(config)})
+    names = sorted({cluster for config in settings.routes for cluster in _clusters(config)})
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
         found = pool.map(lambda name: _cluster(settings, name, timeout_s), names)
         return dict(zip(names, found, strict=True))
