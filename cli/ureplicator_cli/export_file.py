@@ -100,7 +100,7 @@ def items(document: Mapping[str, Any]) -> Iterator[Item]:
     blacklist: set[tuple[Route, str]] = set()
     for name, listed in _entries("blacklist", document.get("blacklist")):
         route = _route(f"blacklist.{name}", name)
-        if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        if not isinstance(listed, list) or not all(isinstance(value, str) for value in listed):
             raise InvalidExport(f"blacklist.{name}: expected a list of topics, not {listed!r:.80}")
         for topic in listed:
             blacklist.add((route, topic))

@@ -18,7 +18,7 @@ from ureplicator_common.model import EventKind
 @click.option("--worker", default="", help="Only events of this worker.")
 @click.option(
     "--kind",
-    type=click.Choice([each.value for each in EventKind]),
+    type=click.Choice([event.value for event in EventKind]),
     help="Only events of this kind.",
 )
 @click.option(
@@ -51,14 +51,14 @@ def history(
     heads = ("time", "event", "from", "to", "reason", "by", "duration")
     rows = [
         (
-            each["time"],
-            f"{each['topic']}/{each['partition']}" if "topic" in each else each["kind"],
-            *_from_and_to(each),
-            each["reason"],
-            each.get("by", ""),
-            "" if each.get("tookMs") is None else f"{each['tookMs'] / 1_000:.1f} s",
+            event["time"],
+            f"{event['topic']}/{event['partition']}" if "topic" in event else event["kind"],
+            *_from_and_to(event),
+            event["reason"],
+            event.get("by", ""),
+            "" if event.get("tookMs") is None else f"{event['tookMs'] / 1_000:.1f} s",
         )
-        for each in body["history"]
+        for event in body["history"]
     ]
     print_table("history", heads, rows)
 

@@ -104,7 +104,7 @@ class SectionedGroup(click.Group):
             self.add_command(command)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        names = [command.name or "" for each in self._sections.values() for command in each]
+        names = [command.name or "" for section in self._sections.values() for command in section]
         widest = max(map(len, names))
         limit = formatter.width - 6 - widest
         for title, commands in self._sections.items():

@@ -34,8 +34,8 @@ def print_result(result: Mapping[str, Any]) -> None:
     separator = ": " if is_done else "."
     text = f"{result['key']}{separator}{changes}" if changes else result["key"]
     click.echo(f"{result['result']:<9} {text}", err=not is_done)
-    for each in result["refused"]:
-        reason = f"{each['field']}: {each['detail']} ({each['hint']})"
+    for refusal in result["refused"]:
+        reason = f"{refusal['field']}: {refusal['detail']} ({refusal['hint']})"
         click.echo(f"{REFUSED:<9} {result['key']}.{reason}", err=True)
     for warning in result.get("warnings", ()):
         click.echo(f"{'warning':<9} {result['key']}: {warning}", err=True)

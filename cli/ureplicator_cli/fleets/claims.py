@@ -28,9 +28,9 @@ def list_claims(url: str, as_json: bool, src: str, dst: str) -> None:
     body = request("GET", url, "/claims", src=src, dst=dst)
     end_if_json(as_json, body)
     heads = ("target topic", "fleet", "copied from", "since", "")
-    print_table("claims", heads, [_row(each) for each in body["claims"]])
-    for each in body["notRead"]:
-        warn(f"claims on {each['cluster']} are not known: {each['reason']}")
+    print_table("claims", heads, [_row(row) for row in body["claims"]])
+    for row in body["notRead"]:
+        warn(f"claims on {row['cluster']} are not known: {row['reason']}")
 
 
 @claims.command("withdraw")

@@ -80,15 +80,15 @@ def _serve(urls: Sequence[str], port: int, interval_s: int) -> None:
 
 def _refuse_same(readings: Sequence[Reading]) -> None:
     """Two addresses of one fleet would share all topics."""
-    names = Counter(each.name for each in readings)
+    names = Counter(reading.name for reading in readings)
     for name, number in names.items():
         if number > 1:
-            urls = ", ".join(each.url for each in readings if each.name == name)
+            urls = ", ".join(reading.url for reading in readings if reading.name == name)
             fail(f"{urls} are of the same fleet, {name}: give one address of each fleet")
 
 
 def _print(found: Survey) -> None:
-    print_table("Fleets", HEADS, [row(each) for each in found.readings])
+    print_table("Fleets", HEADS, [row(reading) for reading in found.readings])
     for condition in found.conditions:
         click.echo(printable(condition))
     for line in found.findings:

@@ -166,17 +166,15 @@ class TopicMove:
 
     def _is_released(self) -> bool:
         shown = self._giver.call("GET", self._positions_path)["partitions"]
-        return not any(each["heldBy"] for each in shown)
+        return not any(row["heldBy"] for row in shown)
 
     def _positions(self, end: FleetEnd) -> dict[int, int]:
         """Positions of the partitions that have one. A figure that cannot be read is a failure."""
         shown = end.call("GET", self._positions_path)["partitions"]
-        for each in shown:
-            if each["logEnd"] is None:
-                raise RestFailure(f"{self._topic}/{each['partition']}: {each['reason']}")
-        return {
-            each["partition"]: each["position"] for each in shown if each["position"] is not None
-        }
+        for row in shown:
+            if row["logEnd"] is None:
+                raise RestFailure(f"{self._topic}/{row['partition']}: {row['reason']}")
+        return {row["partition"]: row["position"] for row in shown if row["position"] is not None}
 
     def _set(self, end: FleetEnd, positions: Mapping[int, int]) -> dict[int, int]:
         """Set the positions; return those that were there until then."""
@@ -201,9 +199,7 @@ class TopicMove:
     ) -> Mapping[int, Mapping[str, Any]] | None:
         """Outcomes of all requests; None while one of them is pending."""
         shown = end.call("GET", self._positions_path)["partitions"]
-        changes = {
-            each["partition"]: each["change"] for each in shown if each["partition"] in requests
-        }
+        changes = {row["partition"]: row["change"] for row in shown if row["partition"] in requests}
         if any(
             change is None
             or change["outcome"] == "pending"

@@ -54,7 +54,7 @@ def shared_targets(found: Iterable[Copy]) -> list[tuple[Copy, ...]]:
     for copy in sorted(found):
         if copy.target_id:
             by_target.setdefault(copy.target_id, []).append(copy)
-    return [tuple(each) for each in by_target.values() if len({copy.fleet for copy in each}) > 1]
+    return [tuple(group) for group in by_target.values() if len({copy.fleet for copy in group}) > 1]
 
 
 def loops(found: Iterable[Copy]) -> list[tuple[Copy, ...]]:
@@ -74,7 +74,7 @@ def loops(found: Iterable[Copy]) -> list[tuple[Copy, ...]]:
         except CycleError as error:
             topics: list[str] = error.args[1]
             circle = list(pairwise(topics))
-            circles.append(_from_first(tuple(edges[each] for each in circle)))
+            circles.append(_from_first(tuple(edges[edge] for edge in circle)))
             del edges[circle[0]]
         else:
             break

@@ -82,10 +82,10 @@ def page_html(picture: Picture | None, *, now_ms: int) -> str:
 
 
 def _row_html(reading: Reading) -> str:
-    cells = [str(each) for each in row(reading)]
+    cells = [str(cell) for cell in row(reading)]
     name = f'<a href="{escape(_link(reading.url))}">{_shown(cells[0])}</a>'
     marked = ' class="look"' if reading.failure else ""
-    rest = "".join(f"<td>{_shown(each)}</td>" for each in cells[1:])
+    rest = "".join(f"<td>{_shown(cell)}</td>" for cell in cells[1:])
     return f'<tr{marked}><th scope="row">{name}</th>{rest}</tr>'
 
 
@@ -96,7 +96,7 @@ def _link(url: str) -> str:
 
 
 def _list_html(title: str, lines: Sequence[str]) -> str:
-    items = "".join(f"<li>{_shown(each)}</li>" for each in lines)
+    items = "".join(f"<li>{_shown(line)}</li>" for line in lines)
     return f"<h2>{title}</h2><ul>{items}</ul>" if lines else ""
 
 

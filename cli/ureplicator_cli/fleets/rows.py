@@ -34,9 +34,9 @@ class Survey:
     @property
     def conditions(self) -> list[str]:
         return [
-            f"{each.name}: {condition}"
-            for each in self.readings
-            for condition in each.responses.get("/validation", {}).get("conditions", ())
+            f"{reading.name}: {condition}"
+            for reading in self.readings
+            for condition in reading.responses.get("/validation", {}).get("conditions", ())
         ]
 
     def _findings(self) -> Iterator[str]:
@@ -59,7 +59,10 @@ class Survey:
 
 def survey(readings: Sequence[Reading]) -> Survey:
     found = [
-        copy for each in readings if each.responses for copy in copies(each.responses["/export"])
+        copy
+        for reading in readings
+        if reading.responses
+        for copy in copies(reading.responses["/export"])
     ]
     return Survey(readings, shared_targets(found), loops(found))
 
