@@ -36,7 +36,7 @@ def show_positions(what: str, url: str, as_json: bool, src: str, dst: str) -> No
     end_if_json(as_json, body)
     heads = ("partition", "position", "log", "lag", "writer", "held by", "change", "reason")
     title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}"
-    print_table(title, heads, [_shown(each) for each in body["partitions"]])
+    print_table(title, heads, [_shown(row) for row in body["partitions"]])
 
 
 @positions.command("set")
@@ -112,7 +112,7 @@ def _change(
         "held by",
         "refused",
     )
-    print_table(title, heads, [_planned(each) for each in planned["partitions"]])
+    print_table(title, heads, [_planned(row) for row in planned["partitions"]])
     if not dry_run:
         click.echo(
             f"requested ({planned['request']}); see the outcome with ureplicator positions show {what}"

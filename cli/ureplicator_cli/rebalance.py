@@ -39,20 +39,20 @@ def rebalance(dry_run: bool, confirms: bool, plan: str, url: str, as_json: bool)
         _print_moves(body["moves"])
         if body["moves"]:
             click.echo(f"apply exactly these with ureplicator rebalance --plan {body['planId']}")
-        for each in body["waiting"]:
-            click.echo(f"{each['partition']} waits for {', '.join(each['for'])}")
+        for waiting in body["waiting"]:
+            click.echo(f"{waiting['partition']} waits for {', '.join(waiting['for'])}")
 
 
 def _print_moves(moves: list[Mapping[str, Any]]) -> None:
     rows = [
         (
-            each["route"],
-            f"{each['topic']}/{each['partition']}",
-            each["from"] or "",
-            each["to"] or "",
-            each["reason"],
+            move["route"],
+            f"{move['topic']}/{move['partition']}",
+            move["from"] or "",
+            move["to"] or "",
+            move["reason"],
         )
-        for each in moves
+        for move in moves
     ]
     print_table("moves", ("route", "partition", "from", "to", "reason"), rows)
 

@@ -33,8 +33,8 @@ def list_routes(url: str, as_json: bool) -> None:
     body = request("GET", url, "/routes")
     end_if_json(as_json, body)
     rows = [
-        (name, "paused" if each["paused"] else "active", each["topics"], each["partitions"])
-        for name, each in body["routes"].items()
+        (name, "paused" if route["paused"] else "active", route["topics"], route["partitions"])
+        for name, route in body["routes"].items()
     ]
     print_table("routes", ("route", "state", "topics", "partitions"), rows)
 
@@ -47,13 +47,13 @@ def list_principals(url: str, as_json: bool, src: str, dst: str) -> None:
     body = request("GET", url, "/validation/principals", src=src, dst=dst)
     end_if_json(as_json, body)
     rows = [
-        (each["route"], each["kind"], each["name"], each["source"], each["target"] or "none")
-        for each in body["principals"]
+        (row["route"], row["kind"], row["name"], row["source"], row["target"] or "none")
+        for row in body["principals"]
     ]
     heads = ("route", "kind", "name", "source", "target")
     print_table("quotas and SCRAM users that differ", heads, rows)
-    for each in body["notRead"]:
-        warn(f"{each['kind']}s of {each['cluster']} are not known: {each['reason']}")
+    for row in body["notRead"]:
+        warn(f"{row['kind']}s of {row['cluster']} are not known: {row['reason']}")
 
 
 @routes.command("usage")
@@ -68,14 +68,14 @@ def list_usage(url: str, as_json: bool, src: str, dst: str) -> None:
     end_if_json(as_json, body)
     rows = [
         (
-            each["route"],
-            f"{each['bytes'] / 1e9:.3f}",
-            each["records"],
-            f"{each['cpuSeconds'] / 3_600:.3f}",
-            "" if each["coreHoursPerTb"] is None else f"{each['coreHoursPerTb']:.2f}",
-            utc_text(each["since"]),
+            usage["route"],
+            f"{usage['bytes'] / 1e9:.3f}",
+            usage["records"],
+            f"{usage['cpuSeconds'] / 3_600:.3f}",
+            "" if usage["coreHoursPerTb"] is None else f"{usage['coreHoursPerTb']:.2f}",
+            utc_text(usage["since"]),
         )
-        for each in body["usage"]
+        for usage in body["usage"]
     ]
     heads = ("route", "GB", "records", "core-hours", "core-hours/TB", "since")
     print_table("copied in the last day", heads, rows)
@@ -115,17 +115,19 @@ def list_settings(url: str, as_json: bool, src: str, dst: str) -> None:
     """
     body = request("GET", url, "/routes", src=src, dst=dst)
     kept = ("settings", "changes", "refusal")
-    shown = {route: {key: each[key] for key in kept} for route, each in body["routes"].items()}
+    shown = {
+        route: {key: details[key] for key in kept} for route, details in body["routes"].items()
+    }
     end_if_json(as_json, shown)
     rows = [
-        (route, key, json.dumps(value), "changed" if key in each["changes"] else "")
-        for route, each in body["routes"].items()
-        for key, value in each["settings"].items()
+        (route, key, json.dumps(value), "changed" if key in details["changes"] else "")
+        for route, details in body["routes"].items()
+        for key, value in details["settings"].items()
     ]
     print_table("settings", ("route", "setting", "value", ""), rows)
-    for route, each in body["routes"].items():
-        if each["refusal"]:
-            warn(f"{route}: the changes do not count: {each['refusal']}")
+    for route, details in body["routes"].items():
+        if details["refusal"]:
+            warn(f"{route}: the changes do not count: {details['refusal']}")
 
 
 @routes.command("set")
@@ -153,7 +155,7 @@ def unset_settings(
     route: str, settings: tuple[str, ...], dry_run: bool, url: str, as_json: bool
 ) -> None:
     """Let settings of ROUTE be as in the controllers' files again."""
-    _change(route, _assigned([f"{each}=null" for each in settings]), url, as_json, dry_run=dry_run)
+    _change(route, _assigned([f"{name}=null" for name in settings]), url, as_json, dry_run=dry_run)
 
 
 def _change(
@@ -170,15 +172,15 @@ def _change(
 def _assigned(assignments: Iterable[str]) -> dict[str, Any]:
     """`naming.prefix=west.` -> `{"naming": {"prefix": "west."}}`."""
     found: dict[str, Any] = {}
-    for each in assignments:
-        name, equals, text = each.partition("=")
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
         section, dot, key = name.partition(".")
         if not equals or not section:
-            raise click.BadParameter(f"{each!r} is not of the form SETTING=VALUE")
+            raise click.BadParameter(f"{assignment!r} is not of the form SETTING=VALUE")
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise click.BadParameter(f"{each!r}: the value is not YAML") from error
+            raise click.BadParameter(f"{assignment!r}: the value is not YAML") from error
         if isinstance(value, date):
             value = text
         if not dot:
@@ -226,12 +228,12 @@ def list_limits(url: str, as_json: bool) -> None:
     end_if_json(as_json, body)
     rows = [
         (
-            each["kind"],
-            each["name"],
-            _shown_rate(each["bytesPerSecond"]),
-            _shown_rate(each["measuredBytesPerSecond"]),
+            limit["kind"],
+            limit["name"],
+            _shown_rate(limit["bytesPerSecond"]),
+            _shown_rate(limit["measuredBytesPerSecond"]),
         )
-        for each in body["limits"]
+        for limit in body["limits"]
     ]
     print_table("limits", ("kind", "name", "limit", "measured"), rows)
 

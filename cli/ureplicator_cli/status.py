@@ -61,7 +61,7 @@ def status(url: str, as_json: bool, interval_s: float | None, count: int) -> Non
     click.echo(f"switches    {switch_states(**switches)}")
     for condition in validation["conditions"]:
         click.echo(f"condition   {condition}")
-    paused = [name for name, each in routes["routes"].items() if each["paused"]]
+    paused = [name for name, route in routes["routes"].items() if route["paused"]]
     if paused:
         click.echo(f"paused      {', '.join(paused)}")
     limits = request("GET", url, "/limits")["limits"]
@@ -84,15 +84,15 @@ def status(url: str, as_json: bool, interval_s: float | None, count: int) -> Non
 
 
 def _controllers(controllers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    for name, each in controllers.items():
-        address = f"{each['host']}:{each['port']}, metrics {each['metricsPort']}"
-        yield f"{name} ({address})" if each["host"] else name
+    for name, controller in controllers.items():
+        address = f"{controller['host']}:{controller['port']}, metrics {controller['metricsPort']}"
+        yield f"{name} ({address})" if controller["host"] else name
 
 
 def _syncs(routes: Mapping[str, Any]) -> Iterator[str]:
     for name, route in routes.items():
-        for each in route["syncs"]:
-            yield f"sync        {name} {each['kind']}: {sync_text(each)}"
+        for sync in route["syncs"]:
+            yield f"sync        {name} {sync['kind']}: {sync_text(sync)}"
 
 
 def _partition_counts(validation: Mapping[str, Any]) -> str:
@@ -117,12 +117,12 @@ def _excluded(validation: Mapping[str, Any]) -> str:
 def _print_mismatches(mismatches: list[Mapping[str, Any]]) -> None:
     rows = [
         (
-            each["route"],
-            f"{each['topic']}/{each['partition']}",
-            owners(each["ideal"]),
-            owners(each["actual"]),
-            each["reason"],
+            mismatch["route"],
+            f"{mismatch['topic']}/{mismatch['partition']}",
+            owners(mismatch["ideal"]),
+            owners(mismatch["actual"]),
+            mismatch["reason"],
         )
-        for each in mismatches
+        for mismatch in mismatches
     ]
     print_table("mismatches", ("route", "partition", "ideal", "actual", "reason"), rows)

@@ -35,8 +35,8 @@ def show_tasks(task: str | None, url: str, as_json: bool) -> None:
         _print(body)
     else:
         rows = [
-            (each["task"], each["state"], f"{each['moved']} of {each['moves']}", each["what"])
-            for each in body["tasks"]
+            (entry["task"], entry["state"], f"{entry['moved']} of {entry['moves']}", entry["what"])
+            for entry in body["tasks"]
         ]
         print_table("tasks", ("task", "state", "moved", "what"), rows)
 

@@ -219,20 +219,20 @@ def validate_topics(url: str, as_json: bool, src: str, dst: str) -> None:
     body = request("GET", url, "/validation/topics", src=src, dst=dst)
     end_if_json(as_json, body)
     heads = ("topic", "target topic", "what", "source", "target", "will be")
-    rows = [row for each in body["topics"] for row in _differences(each)]
+    rows = [row for topic in body["topics"] for row in _differences(topic)]
     print_table("differences", heads, rows)
-    for each in body["topics"]:
-        if each["reason"]:
-            warn(f"{each['route']}/{each['topic']} not compared: {each['reason']}")
+    for topic in body["topics"]:
+        if topic["reason"]:
+            warn(f"{topic['route']}/{topic['topic']} not compared: {topic['reason']}")
 
 
 def _differences(topic: Mapping[str, Any]) -> list[tuple[str, ...]]:
     names = f"{topic['route']}/{topic['topic']}", topic["targetTopic"]
-    found = [("partitions", each) for each in [topic["partitions"]] if each is not None]
-    found += [(each["name"], each) for each in topic["settings"]]
+    found = [("partitions", pair) for pair in [topic["partitions"]] if pair is not None]
+    found += [(pair["name"], pair) for pair in topic["settings"]]
     return [
-        (*names, what, _shown(each["source"]), _shown(each["target"]), _will_be(each))
-        for what, each in found
+        (*names, what, _shown(pair["source"]), _shown(pair["target"]), _will_be(pair))
+        for what, pair in found
     ]
 
 
@@ -264,7 +264,7 @@ def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def _reasons(body: Mapping[str, Any]) -> dict[int, str]:
     """Reasons of mismatches and of exclusions, by partition."""
-    reasons = {each["partition"]: each["reason"] for each in body["mismatches"]}
+    reasons = {row["partition"]: row["reason"] for row in body["mismatches"]}
     for number, excluded in body["excluded"].items():
         mismatch = reasons.get(int(number), excluded)
         reasons[int(number)] = excluded if mismatch == excluded else f"{mismatch}; {excluded}"

@@ -69,7 +69,7 @@ def forget_instance(worker_id: str, url: str, as_json: bool) -> None:
 
 def _print_worker(name: str, shown: Mapping[str, Any]) -> None:
     heads = ("route", "topic", "partition", "state", "reason")
-    rows = [tuple(each[head] for head in heads) for each in shown["partitions"]]
+    rows = [tuple(partition[head] for head in heads) for partition in shown["partitions"]]
     print_table(f"partitions of {worker_name(name, shown)}", heads, rows)
 
 
@@ -77,16 +77,16 @@ def _print_workers(workers: Mapping[str, Mapping[str, Any]]) -> None:
     heads = ("worker", "address", "slots", "tags", "zone", "ideal", "held", "online", "in error")
     rows = [
         (
-            worker_name(name, each),
-            f"{each['host']}:{each['port']}" if each["live"] and each["host"] else "",
-            str(each["slots"]),
-            ", ".join(each["tags"]),
-            each["zone"],
-            str(each["idealPartitions"]),
-            str(each["heldPartitions"]),
-            str(each["onlinePartitions"]),
-            str(each["errorPartitions"]),
+            worker_name(name, worker),
+            f"{worker['host']}:{worker['port']}" if worker["live"] and worker["host"] else "",
+            str(worker["slots"]),
+            ", ".join(worker["tags"]),
+            worker["zone"],
+            str(worker["idealPartitions"]),
+            str(worker["heldPartitions"]),
+            str(worker["onlinePartitions"]),
+            str(worker["errorPartitions"]),
         )
-        for name, each in workers.items()
+        for name, worker in workers.items()
     ]
     print_table("workers", heads, rows)

@@ -92,8 +92,8 @@ def rendered(picture: Picture | None, *, age_s: float, failure: str, whole: bool
     if picture is not None:
         parts += [Text(note, style="bold red") for note in picture.notes]
         tables = (*picture.tables, picture.mismatches) if whole else (picture.mismatches,)
-        for each in tables:
-            parts += _table(each)
+        for table in tables:
+            parts += _table(table)
     return Group(*parts)
 
 
@@ -110,7 +110,7 @@ def _table(shown: Rows) -> list[Text | Table]:
 
 
 def _summary(bodies: Bodies) -> str:
-    validation, live = bodies.validation, [each["live"] for each in bodies.workers.values()]
+    validation, live = bodies.validation, [worker["live"] for worker in bodies.workers.values()]
     load = bodies.load.get("topicWorkload", {})
     texts = (
         f"leader {bodies.ready['leader'] or 'none'}",
@@ -139,13 +139,13 @@ def _routes(bodies: Bodies) -> Rows:
     rows = [
         (
             name,
-            "paused" if each["paused"] else "active",
-            str(each["topics"]),
-            str(each["partitions"]),
+            "paused" if route["paused"] else "active",
+            str(route["topics"]),
+            str(route["partitions"]),
             _behind([topic for topic in bodies.lag.get("topics", ()) if topic["route"] == name]),
             rate(_sum(bodies.load.get("topics"), name)),
         )
-        for name, each in bodies.routes.items()
+        for name, route in bodies.routes.items()
     ]
     return _rows("routes", heads, rows)
 
@@ -153,29 +153,29 @@ def _routes(bodies: Bodies) -> Rows:
 def _sum(topics: list[Mapping[str, Any]] | None, route: str) -> float | None:
     if topics is None:
         return None
-    return float(sum(each["bytesPerSecond"] for each in topics if each["route"] == route))
+    return float(sum(topic["bytesPerSecond"] for topic in topics if topic["route"] == route))
 
 
 def _behind(topics: list[Mapping[str, Any]]) -> str:
     """Lag of the topic that is furthest behind."""
-    known = [each["lagSeconds"] for each in topics if each["lagSeconds"] is not None]
+    known = [topic["lagSeconds"] for topic in topics if topic["lagSeconds"] is not None]
     unknown = f", {len(topics) - len(known)} not known" if len(topics) > len(known) else ""
     return f"{duration(max(known))}{unknown}" if known else "not known" if topics else ""
 
 
 def _workers(bodies: Bodies) -> Rows:
-    loads = {each["workerId"]: each for each in bodies.load.get("workerInstances", ())}
+    loads = {worker["workerId"]: worker for worker in bodies.load.get("workerInstances", ())}
     heads = ("worker", "slots", "ideal", "online", "in error", "bytes")
     rows = [
         (
-            worker_name(name, each),
-            str(each["slots"]),
-            str(each["idealPartitions"]),
-            str(each["onlinePartitions"]),
-            str(each["errorPartitions"]),
+            worker_name(name, worker),
+            str(worker["slots"]),
+            str(worker["idealPartitions"]),
+            str(worker["onlinePartitions"]),
+            str(worker["errorPartitions"]),
             rate(loads.get(name, {}).get("totalWorkload")),
         )
-        for name, each in bodies.workers.items()
+        for name, worker in bodies.workers.items()
     ]
     return _rows("workers", heads, rows)
 
@@ -204,12 +204,12 @@ def _lagging(bodies: Bodies) -> Rows:
 def _mismatches(bodies: Bodies) -> Rows:
     rows = [
         (
-            f"{each['route']}/{each['topic']}/{each['partition']}",
-            owners(each["ideal"]),
-            owners(each["actual"]),
-            each["reason"],
+            f"{mismatch['route']}/{mismatch['topic']}/{mismatch['partition']}",
+            owners(mismatch["ideal"]),
+            owners(mismatch["actual"]),
+            mismatch["reason"],
         )
-        for each in bodies.validation["mismatches"]
+        for mismatch in bodies.validation["mismatches"]
     ]
     return _rows("mismatches", ("partition", "ideal", "actual", "reason"), rows)
 
