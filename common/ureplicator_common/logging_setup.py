@@ -44,7 +44,7 @@ def set_up(
 
 def writes_json() -> bool:
     """True if this process was set up to log JSON."""
-    return any(isinstance(each.formatter, JsonLines) for each in logging.getLogger().handlers)
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 
 class Lines(logging.Formatter):

@@ -389,7 +389,9 @@ class RouteSettings(Content):
     def transform(self, topic: str) -> Transform | None:
         """The first whose pattern matches, handlers first; None: records are copied as they are."""
         every: tuple[Transform, ...] = (*self.handlers, *self.sql)
-        return next((each for each in every if re.fullmatch(each.topics, topic)), None)
+        return next(
+            (transform for transform in every if re.fullmatch(transform.topics, topic)), None
+        )
 
     def lane(self, topic: str) -> Lane:
         transform = self.transform(topic)

@@ -41,7 +41,10 @@ def with_compared(
     known = before.partitions if same and before else {}
     merged = {
         **known,
-        **{number: merged_range(known.get(number), each) for number, each in compared.items()},
+        **{
+            number: merged_range(known.get(number), verified)
+            for number, verified in compared.items()
+        },
     }
     kept = [
         finding

@@ -58,6 +58,6 @@ def merged_changes(before: Changes, given: Changes) -> dict[str, Any]:
         if key in SECTIONS and isinstance(value, Mapping):
             own = after.get(key)
             section = {**own, **value} if isinstance(own, Mapping) else dict(value)
-            value = {name: each for name, each in section.items() if each is not None} or None
+            value = {name: field for name, field in section.items() if field is not None} or None
         after[key] = value
     return {key: value for key, value in after.items() if value is not None}

@@ -70,9 +70,10 @@ def checked_route(
 ) -> RouteConfig:
     """A route with these changes, if it goes with the other routes and theirs (`texts`). Raises Faults."""
     routes = {
-        each.route: live_route(each, texts.get(each.route, "")).config for each in settings.routes
+        route_config.route: live_route(route_config, texts.get(route_config.route, "")).config
+        for route_config in settings.routes
     }
-    config = next(each for each in settings.routes if each.route == route)
+    config = next(route_config for route_config in settings.routes if route_config.route == route)
     routes[route] = changed_route(config, changes)
     _check_relations(settings, list(routes.values()))
     return routes[route]
@@ -85,7 +86,7 @@ def check_changes(settings: Settings, changes: Mapping[Route, Changes]) -> None:
         try:
             routes.append(changed_route(config, changes.get(config.route, {})))
         except Faults as error:
-            named = [Fault(f"{config.route}.{each.key}", each.message) for each in error.faults]
+            named = [Fault(f"{config.route}.{fault.key}", fault.message) for fault in error.faults]
             raise Faults(named) from error
     _check_relations(settings, routes)
 
@@ -124,10 +125,10 @@ class LiveRoutes:
                 route: live_route(config, changes.get(route, ""))
                 for route, config in self._configs.items()
             }
-            for route, each in found.items():
-                if each.refusal:
+            for route, live in found.items():
+                if live.refusal:
                     log.error(
-                        "route %s: its changed settings do not count: %s", route, each.refusal
+                        "route %s: its changed settings do not count: %s", route, live.refusal
                     )
             self._last = last = changes, found
         return last[1]

@@ -107,7 +107,7 @@ def _returns_to_source(config: RouteConfig, routes: Sequence[RouteConfig]) -> bo
     while added:
         reached |= added
         added = {
-            each.target for each in routes if each.source in added and not each.naming.prefix
+            route.target for route in routes if route.source in added and not route.naming.prefix
         } - reached
     return config.source in reached
 

@@ -432,8 +432,8 @@ class RouteConfig(Section):
             replication_factor=self.replication_factor,
             prefix=self.naming.prefix,
             rename=dict(self.naming.rename),
-            handlers=tuple(each.settings for each in self.handlers),
-            sql=tuple(each.settings for each in self.sql),
+            handlers=tuple(transform.settings for transform in self.handlers),
+            sql=tuple(transform.settings for transform in self.sql),
             workers=self.workers.selection,
         )
 

@@ -69,8 +69,8 @@ def _fields_at(root: type[Section], place: Sequence[int | str]) -> set[str]:
 def _sections_in(annotation: Any) -> Iterator[type[Section]]:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
-    for each in get_args(annotation):
-        yield from _sections_in(each)
+    for argument in get_args(annotation):
+        yield from _sections_in(argument)
 
 
 def _message(kind: str, message: str) -> str:

@@ -140,11 +140,11 @@ def _each_cluster(raw: object) -> Mapping[str, ClusterSettings | None] | None:
 
 def _ends_alone(raw: object) -> tuple[RouteConfig, ...] | None:
     """Routes of which some have other faults: their ends and names of topics, if all of them have these."""
-    if not isinstance(raw, Sequence) or not all(isinstance(each, Mapping) for each in raw):
+    if not isinstance(raw, Sequence) or not all(isinstance(route, Mapping) for route in raw):
         return None
-    given = [{name: each[name] for name in _ENDS if name in each} for each in raw]
-    found = [_valid(RouteConfig, each) for each in given]
-    return None if None in found else tuple(each for each in found if each is not None)
+    given = [{name: route[name] for name in _ENDS if name in route} for route in raw]
+    found = [_valid(RouteConfig, route) for route in given]
+    return None if None in found else tuple(route for route in found if route is not None)
 
 
 _ENDS = ("source", "target", "naming", "auto_whitelist")

@@ -24,7 +24,7 @@ class Master(StrEnum):
     @classmethod
     def of(cls, url: str) -> Master | None:
         """None: no master that copiers can run on."""
-        return next((each for each in cls if _FORMS[each].fullmatch(url)), None)
+        return next((master for master in cls if _FORMS[master].fullmatch(url)), None)
 
 
 def executors_elsewhere(url: str) -> bool:

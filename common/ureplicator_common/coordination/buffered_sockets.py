@@ -70,19 +70,19 @@ def select_buffered(
 
     `timeout_s`: None waits without an end. Raises OSError.
     """
-    sockets = [each for each in rlist if isinstance(each, BufferedSocket)]
+    sockets = [sock for sock in rlist if isinstance(sock, BufferedSocket)]
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
     left_s = timeout_s
     while True:
-        has_data = any(each.has_data for each in sockets)
+        has_data = any(sock.has_data for sock in sockets)
         fired = _polled(rlist, wlist, 0.0 if has_data else left_s)
-        for each in sockets:
-            if each.fileno() in fired:
-                each.fill()
+        for sock in sockets:
+            if sock.fileno() in fired:
+                sock.fill()
         readable = [
-            each for each in rlist if (each.has_data if each in sockets else each.fileno() in fired)
+            sock for sock in rlist if (sock.has_data if sock in sockets else sock.fileno() in fired)
         ]
-        writable = [each for each in wlist if each.fileno() in fired]
+        writable = [sock for sock in wlist if sock.fileno() in fired]
         if readable or writable:
             return readable, writable
         if deadline_s is not None:
@@ -94,9 +94,9 @@ def select_buffered(
 def _polled(rlist: Iterable[Any], wlist: Iterable[Any], timeout_s: float | None) -> set[int]:
     """Descriptors with an event. No descriptor is in both lists."""
     poll = select.poll()
-    for each in rlist:
-        poll.register(each, select.POLLIN)
-    for each in wlist:
-        poll.register(each, select.POLLOUT)
+    for sock in rlist:
+        poll.register(sock, select.POLLIN)
+    for sock in wlist:
+        poll.register(sock, select.POLLOUT)
     timeout_ms = None if timeout_s is None else 1_000 * timeout_s
     return {descriptor for descriptor, _ in poll.poll(timeout_ms)}

@@ -353,7 +353,7 @@ class ZooKeeperConnection:
         """Start another connection thread. It runs in kazoo's, as that ends."""
         log.error("the ZooKeeper connection thread died; starting another")
         revival = threading.Thread(target=self._revive, name="zookeeper revival", daemon=True)
-        self._revivals = [each for each in self._revivals if each.is_alive()] + [revival]
+        self._revivals = [thread for thread in self._revivals if thread.is_alive()] + [revival]
         revival.start()
 
     def _revive(self) -> None:

@@ -77,7 +77,7 @@ class PendingWrites:
 
     def are_shown_by(self, nodes: Mapping[str, Node]) -> bool:
         """All of them; then they are pending no more."""
-        if all(each.is_met_by(nodes.get(path)) for path, each in self._expected.items()):
+        if all(expected.is_met_by(nodes.get(path)) for path, expected in self._expected.items()):
             self._expected.clear()
             return True
         return False

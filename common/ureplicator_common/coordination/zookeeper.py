@@ -85,11 +85,11 @@ class _Reader:
     ) -> tuple[list[Node | None], list[Sequence[str] | None]]:
         found = self._pipelined(contents, self._client.get_async)
         names = self._pipelined(children, self._client.get_children_async)
-        return [None if each is None else _node(*each) for each in found], list(names)
+        return [None if reply is None else _node(*reply) for reply in found], list(names)
 
     def check(self, paths: Sequence[str]) -> list[tuple[Stat, int] | None]:
         found = self._pipelined(paths, self._client.exists_async)
-        return [None if each is None else (_stat(each), each.numChildren) for each in found]
+        return [None if stat is None else (_stat(stat), stat.numChildren) for stat in found]
 
     def exists(self, path: str) -> bool:
         with _reading(path):
@@ -213,7 +213,7 @@ class ZooKeeperCoordination:
         with _reading(path):
             if self._wait(self._client.exists_async(path)) is not None:
                 return
-            responses = [self._client.create_async(each) for each in with_ancestors(path)]
+            responses = [self._client.create_async(ancestor) for ancestor in with_ancestors(path)]
             for response in responses:
                 self._created(response, path)
 
