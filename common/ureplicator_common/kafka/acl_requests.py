@@ -115,7 +115,7 @@ class KafkaAclAdmin:
                 (row,) = self._client.call(broker, request, DescribeConfigsResponse).results
             except ClusterUnavailable:
                 continue
-            shown = [each.value for each in row.configs if each.name == OPEN]
+            shown = [setting.value for setting in row.configs if setting.name == OPEN]
             return bool(row.error_code) or shown not in ([], ["false"])
         raise ClusterUnavailable(f"{self._name}: no broker shows its settings")
 
@@ -148,9 +148,9 @@ class KafkaAclAdmin:
         for portion in portions(sorted(acls), PORTION):
             rows = controller_rows(self._client, partial(request, portion), response, field)
             for acl, row in zip(portion, rows, strict=True):
-                for each in (row, *getattr(row, "matching_acls", ())):
-                    if each.error_code:
-                        failed[acl] = self._failure(each, "ALTER on the cluster")
+                for result in (row, *getattr(row, "matching_acls", ())):
+                    if result.error_code:
+                        failed[acl] = self._failure(result, "ALTER on the cluster")
         return failed
 
     def _failure(self, row: Any, right: str) -> OperatingError:

@@ -390,7 +390,7 @@ def _is_whole(described: TopicDescription | KafkaError, partitions: int) -> bool
     return (
         not isinstance(described, KafkaError)
         and len(described.partitions) >= partitions
-        and all(each.leader for each in described.partitions)
+        and all(partition.leader for partition in described.partitions)
     )
 
 

@@ -81,7 +81,7 @@ class Claims:
     def holder(self, target_topic: str, *, giver: str = "") -> Claim | None:
         """The claim that counts. `giver`: a fleet that gives the topic up, so that its claim does not."""
         claims = self._by_topic.get(target_topic, {}).values()
-        counted = [each for each in claims if each[1].fleet != giver]
+        counted = [entry for entry in claims if entry[1].fleet != giver]
         return min(counted, key=_offset)[1] if counted else None
 
     def of(self, fleet: str, target_topic: str) -> Claim | None:

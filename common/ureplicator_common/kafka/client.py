@@ -241,7 +241,7 @@ class ClusterClient:
             self._discovered(view)
 
     def _discovered(self, view: ClusterView) -> None:
-        self._order.discovered((each.host, each.port) for each in view.brokers.values())
+        self._order.discovered((broker.host, broker.port) for broker in view.brokers.values())
 
     def view(self, topics: Sequence[str]) -> ClusterView:
         """Leaders, brokers and topic ids, for these topics only; the same object as before if nothing has

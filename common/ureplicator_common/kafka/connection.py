@@ -155,8 +155,8 @@ class BlockingConnection:
                 for number in range(len(requests))
             ]
         return [
-            response.decode(each, version=request.version, header=True)
-            for request, each in zip(requests, received, strict=True)
+            response.decode(raw, version=request.version, header=True)
+            for request, raw in zip(requests, received, strict=True)
         ]
 
     @contextmanager

@@ -82,12 +82,12 @@ def transaction_support(client: ClusterClient) -> TransactionSupport:
         ),
         ApiVersionsResponse,
     )
-    known = {each.api_key for each in response.api_keys}
+    known = {row.api_key for row in response.api_keys}
     missing = [name for key, name in TRANSACTION_REQUESTS.items() if key not in known]
     if missing:
         raise ClusterUnavailable(f"no transactions: the brokers do not know {', '.join(missing)}")
     levels: dict[str, int] = {
-        each.name: each.max_version_level for each in response.finalized_features or ()
+        row.name: row.max_version_level for row in response.finalized_features or ()
     }
     newest = levels.get(TRANSACTION_FEATURE, 0) >= TransactionProtocol.IMPLICIT
     protocol = TransactionProtocol.IMPLICIT if newest else TransactionProtocol.ADDED

@@ -37,8 +37,8 @@ class KafkaHeartbeats:
     def send(self, topic: str, time_ms: int) -> None:
         beat = append_request(topic, key=None, value=str(time_ms).encode(), time_ms=time_ms)
         response = self._client.call(self._leader(topic), beat, ProduceResponse)
-        for each in response.responses:
-            for row in each.partition_responses:
+        for topic_row in response.responses:
+            for row in topic_row.partition_responses:
                 self._require(topic, row.error_code, "WRITE")
 
     def newest_ms(self, topic: str) -> int | None:

@@ -125,7 +125,7 @@ class KafkaLogReader:
             return {}
         response = self._client.call_any(lambda: _configs_request(topics), DescribeConfigsResponse)
         return {
-            row.resource_name: lifetime({each.name: each.value for each in row.configs})
+            row.resource_name: lifetime({setting.name: setting.value for setting in row.configs})
             for row in response.results
             if not row.error_code
         }
@@ -294,7 +294,7 @@ def fetched_row(response: Any, topic: str) -> Any:
     Raises ClusterUnavailable, also for a response that is throttled by a quota, which has no rows: the
     request may be sent again on the same connection after its delay (KIP-219).
     """
-    rows = [row for each in response.responses for row in each.partitions]
+    rows = [row for topic_row in response.responses for row in topic_row.partitions]
     if not response.error_code and len(rows) == 1:
         return rows[0]
     if response.throttle_time_ms and not response.error_code:

@@ -199,7 +199,7 @@ def _metadata(client: ClusterClient) -> Any:
 
 
 def _visible(metadata: Any) -> VisibleTopics:
-    topics = [each for each in metadata.topics if not each.is_internal and not each.error_code]
+    topics = [topic for topic in metadata.topics if not topic.is_internal and not topic.error_code]
     return VisibleTopics(
         len(topics),
         not_readable=_without(topics, Operation.READ),
@@ -210,7 +210,7 @@ def _visible(metadata: Any) -> VisibleTopics:
 def _without(topics: Sequence[Any], operation: Operation) -> tuple[str, ...]:
     """Names of topics on which the login has no right to an operation."""
     return tuple(
-        sorted(each.name for each in topics if operation not in each.authorized_operations)
+        sorted(topic.name for topic in topics if operation not in topic.authorized_operations)
     )
 
 
@@ -220,7 +220,7 @@ def _others(client: ClusterClient, addresses: Sequence[str]) -> list[str]:
         brokers = client.view(()).brokers.values()
     except ClusterUnavailable:
         return []
-    return [str(each) for each in brokers if str(each) not in addresses]
+    return [str(broker) for broker in brokers if str(broker) not in addresses]
 
 
 def _create(topic: str, client: ClusterClient) -> int:
@@ -285,7 +285,7 @@ def _member(group: str, client: ClusterClient) -> int:
 
 def _max_message_bytes(client: ClusterClient) -> int:
     """The smallest of all brokers."""
-    found = [_of_broker(client, each) for each in client.view(()).brokers.values()]
+    found = [_of_broker(client, broker) for broker in client.view(()).brokers.values()]
     return min(found)
 
 
@@ -301,4 +301,4 @@ def _of_broker(client: ClusterClient, broker: Broker) -> int:
     (result,) = client.call(broker, request, DescribeConfigsResponse).results
     if result.error_code:
         raise ClusterUnavailable(f"{broker}: {error_name(result.error_code)}")
-    return int(next(each.value for each in result.configs if each.name == MAX_MESSAGE))
+    return int(next(setting.value for setting in result.configs if setting.name == MAX_MESSAGE))

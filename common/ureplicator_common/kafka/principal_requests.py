@@ -35,7 +35,7 @@ class KafkaPrincipalReader:
             DescribeClientQuotasResponse,
         )
         self._require("quotas", reply, "DESCRIBE_CONFIGS on the cluster")
-        return dict(sorted((_entity(each), _limits(each)) for each in reply.entries or ()))
+        return dict(sorted((_entity(entry), _limits(entry)) for entry in reply.entries or ()))
 
     def scram_users(self) -> Mapping[str, str]:
         reply = self._client.call_any(
@@ -43,7 +43,7 @@ class KafkaPrincipalReader:
             DescribeUserScramCredentialsResponse,
         )
         self._require("SCRAM users", reply, "DESCRIBE on the cluster")
-        return dict(sorted((str(each.user), _mechanisms(each)) for each in reply.results))
+        return dict(sorted((str(result.user), _mechanisms(result)) for result in reply.results))
 
     def close(self) -> None:
         self._client.close()
@@ -55,7 +55,7 @@ class KafkaPrincipalReader:
 
 
 def _entity(entry: Any) -> str:
-    parts = sorted((each.entity_type, each.entity_name) for each in entry.entity)
+    parts = sorted((part.entity_type, part.entity_name) for part in entry.entity)
     return ", ".join(f"{kind} {DEFAULT if name is None else _name(name)}" for kind, name in parts)
 
 
@@ -66,7 +66,7 @@ def _name(name: str) -> str:
 
 
 def _limits(entry: Any) -> str:
-    return ", ".join(f"{each.key} {each.value:g}" for each in sorted(entry.values, key=_key))
+    return ", ".join(f"{limit.key} {limit.value:g}" for limit in sorted(entry.values, key=_key))
 
 
 def _key(value: Any) -> str:
@@ -74,7 +74,9 @@ def _key(value: Any) -> str:
 
 
 def _mechanisms(result: Any) -> str:
-    found = sorted((each.mechanism, each.iterations) for each in result.credential_infos)
+    found = sorted(
+        (credential.mechanism, credential.iterations) for credential in result.credential_infos
+    )
     return ", ".join(
         f"{MECHANISMS.get(mechanism, f'mechanism {mechanism}')} with {iterations} iterations"
         for mechanism, iterations in found

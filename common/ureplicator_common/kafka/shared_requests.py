@@ -69,25 +69,25 @@ class SharedRequests(Generic[Key, Item, Result]):
         rest: list[Queued[Key, Item, Result]] = []
         size = 0
         with self._changing:
-            for each in self._queue:
-                fits = not taken or size + each.size <= self._max_size
-                if each.key in taken or not fits:
-                    rest.append(each)
+            for queued in self._queue:
+                fits = not taken or size + queued.size <= self._max_size
+                if queued.key in taken or not fits:
+                    rest.append(queued)
                     continue
-                taken[each.key] = each
-                size += each.size
+                taken[queued.key] = queued
+                size += queued.size
             self._queue = rest
         return list(taken.values())
 
     def _send_portion(self, portion: Sequence[Queued[Key, Item, Result]]) -> None:
         found: Mapping[Key, Result | Exception]
         try:
-            found = self._send([each.item for each in portion])
+            found = self._send([queued.item for queued in portion])
         except Exception as error:
-            found = {each.key: error for each in portion}
-        for each in portion:
-            result = found.get(each.key)
+            found = {queued.key: error for queued in portion}
+        for queued in portion:
+            result = found.get(queued.key)
             if isinstance(result, Exception):
-                each.outcome.set_exception(result)
+                queued.outcome.set_exception(result)
             else:
-                each.outcome.set_result(result)
+                queued.outcome.set_result(result)

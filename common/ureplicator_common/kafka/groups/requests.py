@@ -106,8 +106,8 @@ class KafkaConsumerGroups:
         found: dict[str, Offsets | ClusterUnavailable] = dict(missing)
         self._fetched.begin()
         for broker, some in led.items():
-            found |= self._fetch(broker, [each for each in some if each not in self._share])
-            for portion in portions([each for each in some if each in self._share], DESCRIBED):
+            found |= self._fetch(broker, [name for name in some if name not in self._share])
+            for portion in portions([name for name in some if name in self._share], DESCRIBED):
                 found |= self._fetch_share(broker, portion)
         return {group: found.get(group, _no_response(group)) for group in groups}
 
@@ -199,12 +199,12 @@ class KafkaConsumerGroups:
             self._coordinators.forget(groups)
             return dict.fromkeys(groups, error)
         return {
-            each.group: NO_OFFSETS
-            if each.error == ErrorCode.GROUP_ID_NOT_FOUND
-            else self._failure(each.group, each.error)
-            if each.error
-            else each.offsets
-            for each in reply
+            row.group: NO_OFFSETS
+            if row.error == ErrorCode.GROUP_ID_NOT_FOUND
+            else self._failure(row.group, row.error)
+            if row.error
+            else row.offsets
+            for row in reply
         }
 
     def _describe(
@@ -233,7 +233,7 @@ class KafkaConsumerGroups:
             replies: Sequence[Mapping[TopicPartition, int]] = ()
             if failure is None:
                 try:
-                    requests = [wire.commit_offsets(*each) for each in portion]
+                    requests = [wire.commit_offsets(*commit) for commit in portion]
                     replies = self._client.call_all(
                         broker, requests, wire.RefusedDecoder(), channels=CHANNELS
                     )
@@ -320,7 +320,7 @@ class _FetchedOffsets:
             return {group: self._known[group] for group in asked}
         rows = wire.OffsetsDecoder(self._keys).decode(raw, version=version, header=True)
         found = {(row.group or asked[0]): self._kept(row.group or asked[0], row) for row in rows}
-        if not any(isinstance(each, int) for each in found.values()):
+        if not any(isinstance(outcome, int) for outcome in found.values()):
             self._now[asked] = digest
         return found
 
@@ -353,7 +353,7 @@ def _offset_delete(group: str, keys: Collection[TopicPartition]) -> OffsetDelete
     for name, number in sorted(keys):
         numbers.setdefault(name, []).append(number)
     topics = [
-        topic(name=name, partitions=[partition(partition_index=each) for each in some])
+        topic(name=name, partitions=[partition(partition_index=index) for index in some])
         for name, some in numbers.items()
     ]
     return OffsetDeleteRequest(version=0, group_id=group, topics=topics)

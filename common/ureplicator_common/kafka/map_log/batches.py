@@ -59,6 +59,6 @@ def _batch(stored: DefaultRecordBatch) -> Batch:
         producer_id=stored.producer_id,
         transactional=stored.is_transactional,
         ends=ends,
-        aborts=ends and any(each.abort for each in records),
-        rows=() if ends else [Row(each.key or b"", each.value) for each in records],
+        aborts=ends and any(record.abort for record in records),
+        rows=() if ends else [Row(record.key or b"", record.value) for record in records],
     )

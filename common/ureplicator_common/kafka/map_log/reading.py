@@ -108,7 +108,7 @@ class KafkaOffsetMaps:
             self._read_to_end()
 
     def _is_behind(self, positions: Mapping[Partition, Position]) -> bool:
-        return not all(self._maps.reaches(*each) for each in positions.items())
+        return not all(self._maps.reaches(*item) for item in positions.items())
 
     def _read_to_end(self) -> None:
         leader = self._leader()
@@ -147,7 +147,10 @@ class KafkaOffsetMaps:
             right = f"READ on topic {self._topic}"
             reason = refusal(row.error_code, right, self._client.name)
             raise ClusterUnavailable(f"{self._topic}: {reason}", delay_s=0.2)
-        aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
+        aborted = [
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in row.aborted_transactions or ()
+        ]
         maps.fetched(decode_batches(bytes(row.records or b"")), aborted)
         self._stable_end, self._end = int(row.last_stable_offset), int(row.high_watermark)
         if before == maps.next_offset < self._stable_end:
@@ -184,7 +187,7 @@ class KafkaOffsetMaps:
             row = fetched_row(self._client.call(leader, request, FetchResponse), self._topic)
             key = encode_key(MapKey(partition, target))
             for batch in decode_batches(bytes(row.records or b"")):
-                found = [each.value for each in batch.rows if each.key == key]
+                found = [map_row.value for map_row in batch.rows if map_row.key == key]
                 if batch.first == at and found and found[-1] is not None:
                     return found[-1]
         raise ClusterUnavailable(

@@ -31,7 +31,7 @@ def required_in_sync(client: ClusterClient, leader: Broker, topic: str) -> int:
         version=CONFIGS_VERSION, resources=[resource], include_synonyms=False
     )
     (found,) = client.call(leader, request, DescribeConfigsResponse).results
-    return int(next((each.value for each in found.configs if each.name == SETTING), 1))
+    return int(next((setting.value for setting in found.configs if setting.name == SETTING), 1))
 
 
 def require_in_sync(client: ClusterClient, leader: Broker, topic: str, required: int) -> None:
@@ -41,11 +41,11 @@ def require_in_sync(client: ClusterClient, leader: Broker, topic: str, required:
         version=METADATA_VERSION, topics=topics, allow_auto_topic_creation=False
     )
     (found,) = client.call(leader, request, MetadataResponse).topics
-    for each in found.partitions:
-        needed = min(required, len(each.replica_nodes))
-        if len(each.isr_nodes) < needed:
+    for row in found.partitions:
+        needed = min(required, len(row.replica_nodes))
+        if len(row.isr_nodes) < needed:
             raise ClusterUnavailable(
-                f"topic {topic}: {len(each.isr_nodes)} of {len(each.replica_nodes)} replicas are in sync,"
+                f"topic {topic}: {len(row.isr_nodes)} of {len(row.replica_nodes)} replicas are in sync,"
                 f" {SETTING} requires {needed}",
                 delay_s=0.2,
             )

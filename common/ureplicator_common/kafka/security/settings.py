@@ -204,7 +204,7 @@ def _token_faults(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     url = urlsplit(_text(properties, TOKEN_URL, "https://h"))
     if url.scheme != "https" or not url.hostname or url.username or url.password:
         yield TOKEN_URL, "expected https://host/path, without a user"
-    if any("=" not in each for each in _extensions_of(properties)):
+    if any("=" not in extension for extension in _extensions_of(properties)):
         yield EXTENSIONS, "expected name=value,name=value"
 
 
@@ -225,9 +225,9 @@ def _not_with(
     properties: Mapping[str, str], names: Iterable[str], what: str
 ) -> Iterator[tuple[str, str]]:
     for name in names:
-        for each in (name, name + FILE):
-            if each in properties and each in _KNOWN:
-                yield each, f"is of no use with {what}"
+        for key in (name, name + FILE):
+            if key in properties and key in _KNOWN:
+                yield key, f"is of no use with {what}"
 
 
 def _text(properties: Mapping[str, str], name: str, default: str = "") -> str:
@@ -261,7 +261,7 @@ def _login(properties: Mapping[str, str]) -> PasswordLogin | TokenLogin:
     if mechanism != OAUTHBEARER:
         password = _secret(properties, PASSWORD)
         return PasswordLogin(mechanism, properties[USERNAME], password)
-    pairs = (each.partition("=") for each in _extensions_of(properties))
+    pairs = (extension.partition("=") for extension in _extensions_of(properties))
     return TokenLogin(
         client_id=properties[CLIENT_ID],
         client_secret=_secret(properties, CLIENT_SECRET),
@@ -273,4 +273,6 @@ def _login(properties: Mapping[str, str]) -> PasswordLogin | TokenLogin:
 
 
 def _extensions_of(properties: Mapping[str, str]) -> list[str]:
-    return [each for each in _text(properties, EXTENSIONS).split(",") if each.strip()]
+    return [
+        extension for extension in _text(properties, EXTENSIONS).split(",") if extension.strip()
+    ]

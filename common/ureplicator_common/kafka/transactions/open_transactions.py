@@ -60,13 +60,15 @@ def open_transactions(client: ClusterClient, keys: Sequence[TopicPartition]) -> 
             found |= _producers(client, broker, some)
         except ClusterUnavailable as error:
             found |= dict.fromkeys(some, PartitionUnavailable(str(error)))
-    producers = {each.producer_id for each in found.values() if isinstance(each, OpenTransaction)}
+    producers = {
+        outcome.producer_id for outcome in found.values() if isinstance(outcome, OpenTransaction)
+    }
     named = dict(_named(client, view, producers)) if producers else {}
     return {
-        key: replace(named[each.producer_id], first_offset=each.first_offset)
-        if isinstance(each, OpenTransaction) and each.producer_id in named
-        else each
-        for key, each in found.items()
+        key: replace(named[outcome.producer_id], first_offset=outcome.first_offset)
+        if isinstance(outcome, OpenTransaction) and outcome.producer_id in named
+        else outcome
+        for key, outcome in found.items()
     }
 
 
@@ -89,7 +91,7 @@ def _producers(
         for topic in reply.topics
         for row in topic.partitions
     }
-    return {key: each for key, each in outcomes.items() if each is not None}
+    return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
 
 
 def _first(row: object, topic: str, cluster: str) -> OpenTransaction | PartitionUnavailable | None:
@@ -98,9 +100,9 @@ def _first(row: object, topic: str, cluster: str) -> OpenTransaction | Partition
     if error_code:
         return PartitionUnavailable(refusal(error_code, f"READ on topic {topic}", cluster))
     began = [
-        (each.current_txn_start_offset, each.producer_id)
-        for each in getattr(row, "active_producers", ())
-        if each.current_txn_start_offset >= 0
+        (producer.current_txn_start_offset, producer.producer_id)
+        for producer in getattr(row, "active_producers", ())
+        if producer.current_txn_start_offset >= 0
     ]
     if not began:
         return None

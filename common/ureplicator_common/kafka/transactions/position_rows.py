@@ -31,14 +31,16 @@ def by_partition(
 
 def readable(found: Mapping[TargetPartition, PositionOrError]) -> dict[TargetPartition, Position]:
     """Positions without those that the cluster does not show."""
-    return {key: each for key, each in found.items() if isinstance(each, Position)}
+    return {key: position for key, position in found.items() if isinstance(position, Position)}
 
 
 def unreadable(
     found: Mapping[TargetPartition, PositionOrError],
 ) -> dict[TargetPartition, PartitionUnavailable]:
     """Partitions that the cluster does not show, with the reasons."""
-    return {key: each for key, each in found.items() if isinstance(each, PartitionUnavailable)}
+    return {
+        key: reason for key, reason in found.items() if isinstance(reason, PartitionUnavailable)
+    }
 
 
 def all_readable(
