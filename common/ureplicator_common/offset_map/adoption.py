@@ -34,20 +34,20 @@ MAX_FORMER = 64
 
 def adopted(written: Written, known: PartitionMap) -> tuple[Written, list[Row]]:
     """`known`: all that former owners wrote, and maybe some of what this one did."""
-    own = [*(each.target for each in written.sealed), *_open(written)]
+    own = [*(chunk.target for chunk in written.sealed), *_open(written)]
     if not own:
         return written, []
     former = _former(known, written, own[0])
     packed = _packed(_closed(former))
-    values = {each.target: each.value for each in former}
+    values = {chunk.target: chunk.value for chunk in former}
     rows = [
-        row(written.partition, each)
-        for each in packed
-        if isinstance(each, Chunk) and encode_chunk(each) != values[each.target]
+        row(written.partition, chunk)
+        for chunk in packed
+        if isinstance(chunk, Chunk) and encode_chunk(chunk) != values[chunk.target]
     ]
-    before = [Sealed(each.target, _size(each)) for each in packed]
+    before = [Sealed(chunk.target, _size(chunk)) for chunk in packed]
     sealed, _ = packed_up(written.partition, [*before, *written.sealed], ())
-    kept = {*(each.target for each in sealed), *_open(written)}
+    kept = {*(chunk.target for chunk in sealed), *_open(written)}
     gone = sorted({*known.keys, *own} - kept)
     rows += [tombstone(written.partition, target) for target in gone]
     return replace(written, sealed=sealed, former=0), rows
@@ -64,7 +64,7 @@ def _size(each: Chunk | Entry) -> int:
 def _former(known: PartitionMap, written: Written, own: int) -> Sequence[Entry]:
     if known.topics != (written.source_topic, written.target_topic):
         return []
-    return [each for each in known.entries if each.target < own]
+    return [entry for entry in known.entries if entry.target < own]
 
 
 def _closed(former: Sequence[Entry]) -> Iterable[Chunk | Entry]:

@@ -131,7 +131,7 @@ def _all(fields: Sequence[Any]) -> tuple[MapSegment, ...]:
 
 
 def _range(segments: Sequence[MapSegment]) -> tuple[int, int]:
-    return min(each.first for each in segments), max(each.end for each in segments)
+    return min(segment.first for segment in segments), max(segment.end for segment in segments)
 
 
 def row(partition: Partition, chunk: Chunk) -> Row:

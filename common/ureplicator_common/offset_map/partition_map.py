@@ -198,7 +198,7 @@ class MapView:
     ) -> None:
         self._entries = entries
         self._read = read
-        heads = [each.head for each in entries]
+        heads = [entry.head for entry in entries]
         self._bounds = [Bounds(behind.begin, behind.target) for behind in heads[1:]] + [Bounds(end)]
         highs = [
             max(head.high, bounds.reach[0]) if head.open else head.high
@@ -214,7 +214,7 @@ class MapView:
         """A view of segments that are known."""
         if not segments:
             return cls()
-        low, high = (pick(n for each in segments for n in each[:2]) for pick in (min, max))
+        low, high = (pick(n for segment in segments for n in segment[:2]) for pick in (min, max))
         head = Head(
             segments[0].target, ("", ""), 0, False, NO_PLACE, UNKNOWN, low, high, len(segments)
         )

@@ -79,9 +79,9 @@ def merged(old: Sequence[MapSegment], new: Sequence[MapSegment]) -> tuple[MapSeg
 def cut(segments: Iterable[MapSegment], target_end: int) -> tuple[MapSegment, ...]:
     """Segments, and parts of them, before an offset of the target."""
     return tuple(
-        each._replace(end=min(each.end, each.first + target_end - each.target))
-        for each in segments
-        if each.target < target_end
+        segment._replace(end=min(segment.end, segment.first + target_end - segment.target))
+        for segment in segments
+        if segment.target < target_end
     )
 
 

@@ -68,7 +68,7 @@ class Written:
     @property
     def chunks(self) -> int:
         """Number of small chunks of the partition in the topic."""
-        small = sum(not is_large(each.size) for each in self.sealed)
+        small = sum(not is_large(chunk.size) for chunk in self.sealed)
         return self.former + small + (self.chunk is not None)
 
     def interrupted(self) -> Written:
@@ -137,7 +137,7 @@ def _parts(written: Written, segments: Sequence[MapSegment]) -> list[Chunk]:
     large = (len(segments) - 1) // CHUNK_SEGMENTS * CHUNK_SEGMENTS
     starts = [*range(0, large, FULL_SEGMENTS), large]
     stops = [*starts[1:], len(segments)]
-    return [_part(written, segments, *each) for each in zip(starts, stops, strict=True)]
+    return [_part(written, segments, *bounds) for bounds in zip(starts, stops, strict=True)]
 
 
 def _part(written: Written, segments: Sequence[MapSegment], at: int, stop: int) -> Chunk:
@@ -174,11 +174,11 @@ def packed_up(
     """Sealed chunks with others behind them, joined, and at most `MAX_CHUNKS`. The rows of the others are
     written already; one that replaces several stands before their tombstones."""
     rows = list[Row]()
-    start = max((at for at, each in enumerate(sealed, 1) if not each.value), default=0)
+    start = max((at for at, chunk in enumerate(sealed, 1) if not chunk.value), default=0)
     chunks = list(sealed[:start])
     following: list[Sealed | Chunk] = [*sealed[start:], *more]
-    for each in following:
-        joined: Sealed | Chunk = each
+    for chunk in following:
+        joined: Sealed | Chunk = chunk
         gone = list[int]()
         while chunks and _joins(chunks[-1], joined.size):
             gone.append(joined.target)
@@ -190,7 +190,7 @@ def packed_up(
             chunks = [before._replace(value=b"") for before in chunks]
         chunks.append(joined if isinstance(joined, Sealed) else Sealed.of(joined))
     if len(chunks) > MAX_CHUNKS:
-        rows += [tombstone(partition, each.target) for each in chunks[1 : MAX_CHUNKS // 2 : 2]]
+        rows += [tombstone(partition, chunk.target) for chunk in chunks[1 : MAX_CHUNKS // 2 : 2]]
         del chunks[1 : MAX_CHUNKS // 2 : 2]
     return tuple(chunks), rows
 
