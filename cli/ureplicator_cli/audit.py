@@ -254,27 +254,29 @@ def _print(done: Done, folder: Path | None, as_json: bool) -> None:
         print_json(
             {
                 **result.to_json(),
-                "repaired": [_shown_repair(each) for each in done.repaired],
-                "offsetMap": [_shown_map(each) for each in done.mapped],
+                "repaired": [_shown_repair(repair) for repair in done.repaired],
+                "offsetMap": [_shown_map(mapped) for mapped in done.mapped],
             }
         )
         return
     heads = ("partition", "verified", "equal", "missing", "repeated", "altered", "reordered")
     rows = [
         (
-            each.partition,
-            f"{each.verified_from} to {each.verified_to}" if each.verified_to >= 0 else "nothing",
-            *(f"{getattr(each, name):,}" for name in ("compared", *heads[3:])),
-            f"{each.foreign:,}",
-            "; ".join(each.notes),
+            partition.partition,
+            f"{partition.verified_from} to {partition.verified_to}"
+            if partition.verified_to >= 0
+            else "nothing",
+            *(f"{getattr(partition, name):,}" for name in ("compared", *heads[3:])),
+            f"{partition.foreign:,}",
+            "; ".join(partition.notes),
         )
-        for each in result.partitions
+        for partition in result.partitions
     ]
     title = f"{result.topic} on {result.route} -> {result.target_topic}: {result.state}"
     print_table(title, (*heads, "foreign", "notes"), rows)
     _print_findings(result)
-    for each in done.repaired:
-        _print_repaired(each)
+    for repair in done.repaired:
+        _print_repaired(repair)
     for mapped in done.mapped:
         click.echo(f"partition {mapped.partition}: offset map: {_map_text(mapped)}")
     for line in (*result.notes, *(f"next: {step}" for step in result.next_steps)):

@@ -91,17 +91,21 @@ def _request(
 def _print(found: Mapping[str, Any]) -> None:
     if not found["groups"]:
         click.echo("no group has offsets on these topics")
-    for each in found["groups"]:
-        print_group(each)
-    again = [each["readAgain"] for group in found["groups"] for each in group["partitions"]]
+    for group in found["groups"]:
+        print_group(group)
+    again = [
+        partition["readAgain"] for group in found["groups"] for partition in group["partitions"]
+    ]
     unknown = again.count(None)
-    text = f"{sum(each or 0 for each in again)} offsets are read again"
+    text = f"{sum(offsets or 0 for offsets in again)} offsets are read again"
     click.echo(text + (f", and unknown numbers of {unknown} partitions" if unknown else ""))
     held = {
-        _place(each): each["held"] or 0 for group in found["groups"] for each in group["partitions"]
+        _place(partition): partition["held"] or 0
+        for group in found["groups"]
+        for partition in group["partitions"]
     }
     if any(held.values()):
-        count = sum(each > 0 for each in held.values())
+        count = sum(offsets > 0 for offsets in held.values())
         click.echo(
             f"not all is copied: open transactions at the source hold {sum(held.values())} offsets of"
             f" {count} partitions back (ureplicator topics show names them)"

@@ -56,7 +56,7 @@ def read_zookeeper(settings: Settings, timeout_s: float) -> ZooKeeperFacts:
     """Facts of the ensemble. Raises ConfigurationError."""
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # the findings say it
     found = settings.zookeeper
-    addresses = [each.strip() for each in found.hosts.split(",")]
+    addresses = [address.strip() for address in found.hosts.split(",")]
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
         probed = pool.map(lambda each: _refusal(found, each, "", timeout_s), addresses)
         servers = dict(zip(addresses, probed, strict=True))

@@ -69,8 +69,8 @@ def page_html(picture: Picture | None, *, now_ms: int) -> str:
         return _document("<p>The fleets are being read.</p>")
     age_s = max(0, now_ms - picture.at_ms) // 1_000
     survey, findings = picture.survey, picture.survey.findings
-    heads = "".join(f'<th scope="col">{escape(each)}</th>' for each in HEADS)
-    rows = "".join(_row_html(each) for each in survey.readings)
+    heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in HEADS)
+    rows = "".join(_row_html(reading) for reading in survey.readings)
     body = (
         f"<p>{'Look here:' if findings else 'In order,'} read at"
         f" {utc_text(picture.at_ms)}, {age_s} s ago.</p>"

@@ -43,17 +43,17 @@ class Survey:
         for reading in self.readings:
             if reading.failure:
                 yield f"{reading.url}: {reading.failure}"
-        for each in self.shared:
-            writers = " and ".join(str(copy) for copy in each)
-            yield f"one target topic, {each[0].target_topic}, is written by {writers}"
-        for each in self.circles:
-            yield f"records go in a circle: {' -> '.join(str(copy) for copy in each)}"
+        for sharing in self.shared:
+            writers = " and ".join(str(copy) for copy in sharing)
+            yield f"one target topic, {sharing[0].target_topic}, is written by {writers}"
+        for circle in self.circles:
+            yield f"records go in a circle: {' -> '.join(str(copy) for copy in circle)}"
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "fleets": [_fleet_json(each) for each in self.readings],
-            "sharedTargets": [[asdict(copy) for copy in each] for each in self.shared],
-            "loops": [[asdict(copy) for copy in each] for each in self.circles],
+            "fleets": [_fleet_json(reading) for reading in self.readings],
+            "sharedTargets": [[asdict(copy) for copy in sharing] for sharing in self.shared],
+            "loops": [[asdict(copy) for copy in circle] for circle in self.circles],
         }
 
 

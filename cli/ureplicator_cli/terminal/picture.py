@@ -188,14 +188,14 @@ def _lagging(bodies: Bodies) -> Rows:
     )
     rows = [
         (
-            f"{each['route']}/{each['topic']}",
-            "not known" if each["lagSeconds"] is None else duration(each["lagSeconds"]),
-            "not known" if each["lagRecords"] is None else f"{each['lagRecords']:,}",
-            f"{each.get('heldRecords') or 0:,}",
-            duration(each["retentionSeconds"]),
+            f"{topic['route']}/{topic['topic']}",
+            "not known" if topic["lagSeconds"] is None else duration(topic["lagSeconds"]),
+            "not known" if topic["lagRecords"] is None else f"{topic['lagRecords']:,}",
+            f"{topic.get('heldRecords') or 0:,}",
+            duration(topic["retentionSeconds"]),
         )
-        for each in topics
-        if each["lagRecords"] != 0 or each.get("heldRecords")
+        for topic in topics
+        if topic["lagRecords"] != 0 or topic.get("heldRecords")
     ]
     heads = ("topic", "behind", "records", "held", "until lost")
     return _rows("topics behind", heads, rows)

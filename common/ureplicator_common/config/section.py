@@ -61,9 +61,13 @@ def _fields_at(root: type[Section], place: Sequence[int | str]) -> set[str]:
     """Names of the fields of the section at a place; numbers and names of entries lead nowhere."""
     sections = {root}
     for part in place:
-        fields = [each.model_fields[part] for each in sections if part in each.model_fields]
-        sections = {found for each in fields for found in _sections_in(each.annotation)} or sections
-    return {name for each in sections for name in each.model_fields}
+        fields = [
+            section.model_fields[part] for section in sections if part in section.model_fields
+        ]
+        sections = {
+            found for field in fields for found in _sections_in(field.annotation)
+        } or sections
+    return {name for section in sections for name in section.model_fields}
 
 
 def _sections_in(annotation: Any) -> Iterator[type[Section]]:

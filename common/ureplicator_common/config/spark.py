@@ -236,9 +236,9 @@ def overhead_mib(worker: WorkerSettings, routes: Sequence[RouteConfig]) -> int:
 
 def _processes_mib(route: RouteConfig) -> int:
     """Each handler has a process in a slot; queries share one where its settings are equal."""
-    handlers_mib = sum(each.memory_mib for each in route.handlers)
-    sessions = {each.settings.process for each in route.sql}
-    return handlers_mib + sum(SQL_MIB + each.memory_bytes // MIB for each in sessions)
+    handlers_mib = sum(handler.memory_mib for handler in route.handlers)
+    sessions = {query.settings.process for query in route.sql}
+    return handlers_mib + sum(SQL_MIB + session.memory_bytes // MIB for session in sessions)
 
 
 def _pins(worker: WorkerSettings) -> Iterator[Pin]:

@@ -79,11 +79,13 @@ class KafkaHeartbeats:
 
 
 def _times_ms(topic: str, row: Any) -> Iterator[int]:
-    aborted = {each.producer_id for each in row.aborted_transactions or ()}
+    aborted = {transaction.producer_id for transaction in row.aborted_transactions or ()}
     try:
         for batch in MemoryRecords(bytes(row.records or b"")):
             is_aborted = batch.is_transactional and batch.producer_id in aborted
             if not batch.is_control_batch and not is_aborted:
-                yield from (int(value) for each in batch if (value := each.value or b"").isdigit())
+                yield from (
+                    int(value) for record in batch if (value := record.value or b"").isdigit()
+                )
     except (CorruptRecordError, UnsupportedCodecError, struct.error) as error:
         raise ClusterUnavailable(f"{topic}: heartbeats cannot be read: {error}") from error

@@ -83,9 +83,9 @@ def read_cluster(
 
     Raises ConfigurationError. What does not respond is part of the facts.
     """
-    addresses = [each.strip() for each in properties["bootstrap.servers"].split(",")]
+    addresses = [address.strip() for address in properties["bootstrap.servers"].split(",")]
     servers = _servers(name, properties, addresses, timeout_s)
-    responding = [each.address for each in servers if not each.failure]
+    responding = [server.address for server in servers if not server.failure]
     facts = ClusterFacts(servers)
     if not responding:
         return facts

@@ -161,11 +161,11 @@ def _part(written: Written, segments: Sequence[MapSegment], at: int, stop: int) 
 
 def _kept(written: Written, target: int) -> tuple[list[Sealed], list[int]]:
     """Sealed chunks before an offset of the target; ids of the chunks behind it, where the log went back."""
-    kept = [each for each in written.sealed if each.target < target]
-    gone = [each.target for each in written.sealed if each.target >= target]
+    kept = [chunk for chunk in written.sealed if chunk.target < target]
+    gone = [chunk.target for chunk in written.sealed if chunk.target >= target]
     if written.chunk and written.chunk.target > target:
         gone.append(written.chunk.target)
-    return kept, [each for each in gone if each != target]
+    return kept, [other for other in gone if other != target]
 
 
 def packed_up(

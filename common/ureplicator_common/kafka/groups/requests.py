@@ -91,12 +91,12 @@ class KafkaConsumerGroups:
             except ClusterUnavailable as error:
                 failed[str(broker)] = str(error)
                 continue
-            groups |= {each.id: each for each in found}
-            at |= {each.id: broker for each in found}
+            groups |= {group.id: group for group in found}
+            at |= {group.id: broker for group in found}
         self._coordinators.take_listed(at)
         self._fetched.keep(at)
-        self._share = frozenset(id for id, each in groups.items() if each.kind == SHARE)
-        can_share = all(share_wire.ALTER_SHARE_OFFSETS in each for each in newest)
+        self._share = frozenset(id for id, group in groups.items() if group.kind == SHARE)
+        can_share = all(share_wire.ALTER_SHARE_OFFSETS in versions for versions in newest)
         return GroupList(
             groups, failed, share=bool(newest) and can_share, cluster_id=view.cluster_id
         )
