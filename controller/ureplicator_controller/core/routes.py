@@ -32,7 +32,7 @@ WITHDRAW_AFTER_S = 600.0
 def published_settings(routes: LiveRoutes, switches: Switches) -> dict[Route, RouteSettings]:
     """Settings to publish of the configured routes: of the file, with what operators have changed since."""
     found = routes.of(switches.route_settings)
-    return {route: each.config.settings for route, each in found.items()}
+    return {route: live.config.settings for route, live in found.items()}
 
 
 def unknown_routes(snapshot: Snapshot, configured: Collection[Route]) -> list[Route]:

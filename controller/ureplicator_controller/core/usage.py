@@ -88,11 +88,11 @@ def _divided(before: WorkerUsage, now: WorkerUsage) -> dict[Route, CopyCost]:
         )
         for route, count in now.routes.items()
     }
-    total_bytes = sum(each.bytes for each in copied.values())
+    total_bytes = sum(cost.bytes for cost in copied.values())
     cpu_s = max(0, now.cpu_ms - before.cpu_ms) / 1_000
     return {
         route: replace(
-            each, cpu_s=cpu_s * (each.bytes / total_bytes if total_bytes else 1 / len(copied))
+            cost, cpu_s=cpu_s * (cost.bytes / total_bytes if total_bytes else 1 / len(copied))
         )
-        for route, each in copied.items()
+        for route, cost in copied.items()
     }

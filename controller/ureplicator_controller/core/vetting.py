@@ -65,10 +65,10 @@ class Isolated:
 def subjects(isolated: Sequence[Isolated]) -> tuple[IsolatedSubject, ...]:
     """Content of the node `isolated`."""
     found: dict[str, str] = {}
-    for each in isolated:
-        names = (*map("topic {}".format, each.topics), *map("worker {}".format, each.workers))
+    for subject in isolated:
+        names = (*map("topic {}".format, subject.topics), *map("worker {}".format, subject.workers))
         for name in names or ("step",):
-            found.setdefault(name, each.reason)
+            found.setdefault(name, subject.reason)
     bounded = islice(sorted(found.items()), MAX_SUBJECTS)
     return tuple(IsolatedSubject(what, reason[:MAX_REASON]) for what, reason in bounded)
 
@@ -200,8 +200,8 @@ def _biggest_additions(step: WriteAssignment, snapshot: Snapshot) -> frozenset[T
 
 
 def _without(snapshot: Snapshot, refused: Sequence[Isolated]) -> Snapshot:
-    topics = frozenset(key for each in refused for key in each.topics)
-    workers = frozenset(worker for each in refused for worker in each.workers)
+    topics = frozenset(key for subject in refused for key in subject.topics)
+    workers = frozenset(worker for subject in refused for worker in subject.workers)
     if topics <= snapshot.unreadable_topics and workers <= snapshot.unreadable_workers:
         return snapshot
     return replace(

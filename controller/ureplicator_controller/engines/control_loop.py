@@ -281,8 +281,10 @@ class ControlLoop:
 
     def _report(self, isolated: Sequence[Isolated], epoch: int) -> None:
         """Count what the plan leaves alone, log it and write it for REST when it changes."""
-        self._metrics.isolated.set(sum(len(each.topics) + len(each.workers) for each in isolated))
-        self._metrics.invariant_violations.inc(sum(each.violations for each in isolated))
+        self._metrics.isolated.set(
+            sum(len(subject.topics) + len(subject.workers) for subject in isolated)
+        )
+        self._metrics.invariant_violations.inc(sum(subject.violations for subject in isolated))
         texts = tuple(map(str, isolated))
         if texts != self._isolated:
             _log_isolated(texts)

@@ -90,7 +90,9 @@ class Executor:
     def _evictions_in(self, batch: Sequence[Operation]) -> int:
         """Number of live nodes that the batch deletes."""
         live = self._paths.workers_live
-        return sum(isinstance(each, Delete) and each.path.startswith(live) for each in batch)
+        return sum(
+            isinstance(operation, Delete) and operation.path.startswith(live) for operation in batch
+        )
 
     def write(self, batch: Sequence[Operation], epoch: int) -> WriteOutcome:
         """One fenced transaction. Raises Unavailable."""
@@ -117,7 +119,9 @@ def batches(steps: Iterator[Sequence[Operation]]) -> Iterator[list[Operation]]:
     batch: list[Operation] = []
     size_bytes = 0
     for written in steps:
-        step_bytes = sum(len(getattr(each, "data", b"")) + len(each.path) for each in written)
+        step_bytes = sum(
+            len(getattr(operation, "data", b"")) + len(operation.path) for operation in written
+        )
         full = len(batch) + len(written) > BATCH_OPERATIONS or size_bytes + step_bytes > BATCH_BYTES
         if batch and full:
             yield batch

@@ -260,7 +260,7 @@ class Observer:
     def doubt(self, operations: Sequence[Operation]) -> None:
         """Read the nodes of this write again before the next snapshot: its outcome is unknown, or it met a
         state that the cache did not show."""
-        self._doubtful.update(each.path for each in operations)
+        self._doubtful.update(operation.path for operation in operations)
         self.force_plan()
 
     def expect(self, operations: Sequence[Operation]) -> None:

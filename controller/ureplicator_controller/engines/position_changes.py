@@ -187,5 +187,5 @@ class PositionChanger(PositionThread):
             self._edit_intent(
                 key, lambda intent: with_outcomes(intent, outcomes), epoch=changed.epoch
             )
-            refused = sum(bool(each.refused) for each in outcomes.values())
+            refused = sum(bool(outcome.refused) for outcome in outcomes.values())
             log.info("%s: %d positions changed, %d refused", key, len(outcomes) - refused, refused)

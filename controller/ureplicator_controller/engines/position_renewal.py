@@ -79,7 +79,7 @@ def renew(renewal: Renewal, orphaned: ProveOrphaned) -> int:
         wanted = _by_target(found, without=refused)
         if not wanted:
             return 0
-        renewal.store.fence(sorted({id for each in found.values() for id in each.fence}))
+        renewal.store.fence(sorted({id for orphan in found.values() for id in orphan.fence}))
         shown = renewal.store.read(wanted)
         hidden = {target: str(error) for target, error in unreadable(shown).items()}
         if hidden:
@@ -137,9 +137,9 @@ class RemainsRemover:
         found = removable_remains(proven, renewal.route) if proven is not None else {}
         if proven is None or not found:
             return 0
-        renewal.store.fence(sorted({id for each in found.values() for id in each.fence}))
-        for key, each in found.items():
-            removed = Delete(self._paths.ideal_topic(key), each.version)
+        renewal.store.fence(sorted({id for remains in found.values() for id in remains.fence}))
+        for key, remains in found.items():
+            removed = Delete(self._paths.ideal_topic(key), remains.version)
             self._coordination.transact(fenced([removed], paths=self._paths, epoch=proven.epoch))
         return len(found)
 

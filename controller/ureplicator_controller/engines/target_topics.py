@@ -65,7 +65,7 @@ class TargetTopic:
 
 def target_configs(source: Mapping[str, TopicSetting]) -> dict[str, str]:
     """Settings that a target topic is created with, by those in force at the source."""
-    copied = {name: each.value for name, each in source.items() if name in LIFETIME}
+    copied = {name: setting.value for name, setting in source.items() if name in LIFETIME}
     limit = source.get(SIZE_LIMIT)
     if limit is not None and (limit.is_own or int(limit.value) > USUAL_SIZE_LIMIT):
         copied[SIZE_LIMIT] = limit.value

@@ -119,7 +119,7 @@ class TopicObserver:
         rules = self._known
         listed = self._list_topics(snapshot, rules)
         topics = {name: found.topics if found else None for name, found in listed.items()}
-        for route in (each.route for each in rules):
+        for route in (rule.route for rule in rules):
             source, target = topics[route.source], topics[route.target]
             if source is not None:
                 self._compare(route, snapshot, source, target)
@@ -131,10 +131,10 @@ class TopicObserver:
     ) -> dict[str, ListedTopics | None]:
         """Topics of every cluster, read in parallel; None: the cluster did not respond."""
         wanted: dict[str, set[str]] = {}
-        for each in rules:
-            source, target = expected_topics(each, snapshot)
-            wanted.setdefault(each.route.source, set()).update(source)
-            wanted.setdefault(each.route.target, set()).update(target)
+        for rule in rules:
+            source, target = expected_topics(rule, snapshot)
+            wanted.setdefault(rule.route.source, set()).update(source)
+            wanted.setdefault(rule.route.target, set()).update(target)
         found: dict[str, ListedTopics | None] = dict.fromkeys(wanted)
 
         def read(name: str) -> None:

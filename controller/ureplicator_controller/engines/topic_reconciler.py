@@ -216,7 +216,7 @@ class TopicReconciler:
             source=self._admins(route.source),
             target=self._admins(route.target),
             replication_factor=next(
-                each.replication_factor for each in self._rules if each.route == route
+                rules.replication_factor for rules in self._rules if rules.route == route
             ),
             known=change.known,
         )

@@ -23,7 +23,7 @@ def listed(document: Mapping[str, Any], *, state: str) -> dict[str, Any]:
     ]
     counts = {name: tiles["state"].count(number) for number, name in enumerate(states)}
     return {
-        "sentences": [each["sentence"] for each in document["summaries"]],
+        "sentences": [summary["sentence"] for summary in document["summaries"]],
         "counts": counts,
         "state": state,
         "rows": [_row(document, index) for index in found[:MAX_ROWS]],

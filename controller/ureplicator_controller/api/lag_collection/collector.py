@@ -81,7 +81,7 @@ class LagReport:
     @cached_property
     def summaries(self) -> Mapping[TopicKey, LagSummary]:
         """Lag of each topic, summed once for all who read this report."""
-        return {key: summarise(each.values()) for key, each in self.topics.items()}
+        return {key: summarise(lags.values()) for key, lags in self.topics.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class LagCollector:
         return _LogQuery(
             wanted=wanted,
             positions=known,
-            before={each: tracks.short.latest for each, tracks in self._tracks.items()},
+            before={tracked: tracks.short.latest for tracked, tracks in self._tracks.items()},
             readings=dict(self._readings),
             lifetimes=self._clock.monotonic_s() - read_at_s >= LIFETIMES_MAX_AGE_S,
             held=holders_to_read(self._held, source=source, now_s=self._clock.monotonic_s()),
@@ -296,7 +296,7 @@ class LagCollector:
     def _drop_others(self, topics: IntentsByKey) -> None:
         """Drop what is known of partitions that are no longer whitelisted."""
         for known in (self._tracks, self._readings, self._held):
-            for partition in [each for each in known if not _is_whitelisted(each, topics)]:
+            for partition in [tracked for tracked in known if not _is_whitelisted(tracked, topics)]:
                 del known[partition]
 
     def _warn(self, found: Mapping[TopicKey, Mapping[int, PartitionLag]]) -> None:
@@ -329,12 +329,12 @@ def _read_log(reader: LogReader, query: _LogQuery) -> _LogResult:
     times: dict[Partition, BatchTime] = {}
     for route in {partition.route for partition in requested}:
         of_route = [partition for partition in requested if partition.route == route]
-        offsets = {(each.topic, each.number): query.positions[each] for each in of_route}
+        offsets = {(asked.topic, asked.number): query.positions[asked] for asked in of_route}
         found = reader.batch_times(offsets)
         times |= {
-            each: found[(each.topic, each.number)]
-            for each in of_route
-            if (each.topic, each.number) in found
+            asked: found[(asked.topic, asked.number)]
+            for asked in of_route
+            if (asked.topic, asked.number) in found
         }
     lifetimes = reader.lifetimes(list(query.wanted)) if query.lifetimes else None
     return _LogResult(extents, requested, times, lifetimes, _holders(reader, query.held))
@@ -393,7 +393,7 @@ def _unknown(
 
 def _near_retention(partitions: Mapping[int, PartitionLag]) -> dict[int, float]:
     return {
-        number: each.retention_s
-        for number, each in partitions.items()
-        if each.retention_s is not None and each.retention_s < RETENTION_WARNING_S
+        number: lag.retention_s
+        for number, lag in partitions.items()
+        if lag.retention_s is not None and lag.retention_s < RETENTION_WARNING_S
     }

@@ -56,7 +56,8 @@ def blueprint(
         known = fleet_state.snapshot.audits
         return {
             "audits": [
-                _summary(fleet_state, key, each, standings.now_ms) for key, each in found.items()
+                _summary(fleet_state, key, standing, standings.now_ms)
+                for key, standing in found.items()
             ],
             "auditors": {
                 id: f"{stored.value.host}:{stored.value.port}"
@@ -81,7 +82,7 @@ def blueprint(
         audit = stored.value if stored else TopicAudit()
         return _summary(fleet_state, key, found, standings.now_ms) | {
             "verified": _verified(audit, standings.positions(key)),
-            "findings": [_finding(each) for each in audit.findings],
+            "findings": [_finding(finding) for finding in audit.findings],
             "last": _past(audit.last),
         }
 
@@ -116,10 +117,10 @@ def _requested(
         "route": str(key.route),
         "dryRun": not request,
         "request": request or None,
-        "offsets": sum(each.next - each.first for each in ranges.values()),
+        "offsets": sum(offsets.next - offsets.first for offsets in ranges.values()),
         "ranges": [
-            {"partition": number, "from": each.first, "to": each.next}
-            for number, each in sorted(ranges.items())
+            {"partition": number, "from": offsets.first, "to": offsets.next}
+            for number, offsets in sorted(ranges.items())
         ],
         "auditors": sorted(fleet.current().snapshot.audits.auditors),
     }
@@ -184,13 +185,13 @@ def _verified(audit: TopicAudit, positions: Mapping[int, int]) -> list[dict[str,
     return [
         {
             "partition": number,
-            "from": each.first,
-            "to": each.next,
-            "verifiedAt": each.at_ms,
+            "from": verified.first,
+            "to": verified.next,
+            "verifiedAt": verified.at_ms,
             "position": positions.get(number),
-            "differences": dict(each.differences.counts) if each.differences else {},
+            "differences": dict(verified.differences.counts) if verified.differences else {},
         }
-        for number, each in sorted(audit.partitions.items())
+        for number, verified in sorted(audit.partitions.items())
     ]
 
 

@@ -43,7 +43,7 @@ def blueprint(*, settings: Settings, claims: FleetClaims) -> APIBlueprint:
         """Claims on the topics of the routes' target clusters, by all fleets."""
         rows: list[dict[str, Any]] = []
         unread: list[dict[str, Any]] = []
-        for cluster in dict.fromkeys(each.target for each in chosen_routes(settings, query)):
+        for cluster in dict.fromkeys(config.target for config in chosen_routes(settings, query)):
             try:
                 found = claims.on(cluster)
             except OperatingError as error:

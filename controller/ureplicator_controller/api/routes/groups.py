@@ -42,7 +42,9 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
         """Consumer groups with offsets on the routes, and how far each is synced, as read now."""
         chosen = chosen_routes(settings, query)
         found = [
-            _summary(config.route, each) for config in chosen for each in groups.listed(config)
+            _summary(config.route, decision)
+            for config in chosen
+            for decision in groups.listed(config)
         ]
         return {"groups": found}
 
@@ -92,7 +94,7 @@ def blueprint(*, settings: Settings, groups: GroupService) -> APIBlueprint:
             "route": str(config.route),
             "dryRun": dry_run,
             "back": back,
-            "groups": [shown(config.route, each) for each in found],
+            "groups": [shown(config.route, decision) for decision in found],
         }
 
     return api
@@ -114,7 +116,7 @@ def _details(route: Route, decision: GroupDecision) -> dict[str, Any]:
         "route": str(route),
         "state": decision.state,
         "reason": decision.reason,
-        "partitions": [_partition(each) for each in decision.partitions],
+        "partitions": [_partition(partition) for partition in decision.partitions],
     }
 
 
@@ -137,15 +139,15 @@ def _partition(each: PartitionDecision) -> dict[str, Any]:
 def _details_back(route: Route, decision: GroupDecision) -> dict[str, Any]:
     """Details of a group that goes back: each field is still of the cluster that it names."""
     partitions = [
-        _partition(each)
+        _partition(decided)
         | {
-            "topic": each.target[0],
-            "targetTopic": each.partition[0],
-            "sourceOffset": each.target_offset,
-            "targetOffset": each.source_offset,
-            "state": _BACK.get(each.state, each.state),
+            "topic": decided.target[0],
+            "targetTopic": decided.partition[0],
+            "sourceOffset": decided.target_offset,
+            "targetOffset": decided.source_offset,
+            "state": _BACK.get(decided.state, decided.state),
         }
-        for each in decision.partitions
+        for decided in decision.partitions
     ]
     state = _BACK.get(decision.state, decision.state)
     return _details(route, decision) | {"state": state, "partitions": partitions}

@@ -75,12 +75,12 @@ def blueprint(*, id: str, fleet: FleetCache, registry: CollectorRegistry) -> API
             "controllers": {
                 name: {
                     "leads": name == leader,
-                    "host": each.host,
-                    "port": each.port,
-                    "metricsPort": each.metrics_port,
-                    "version": each.version,
+                    "host": controller.host,
+                    "port": controller.port,
+                    "metricsPort": controller.metrics_port,
+                    "version": controller.version,
                 }
-                for name, each in sorted(fleet_state.controllers.items())
+                for name, controller in sorted(fleet_state.controllers.items())
             }
         }
 
@@ -193,13 +193,13 @@ class FleetMetrics(Collector):
             "route_workers",
             "Live workers that may copy the route and are not drained.",
             "route",
-            {route: each.available for route, each in found.items()},
+            {route: workers.available for route, workers in found.items()},
         )
         yield _family(
             "route_min_workers",
             "Workers that the route asks for at least.",
             "route",
-            {route: each.wanted for route, each in found.items()},
+            {route: workers.wanted for route, workers in found.items()},
         )
 
 
@@ -228,24 +228,24 @@ def _count_metrics(counts: Mapping[Route, ValidationCounts]) -> Iterable[Metric]
             "differing",
         ),
     ):
-        found = {route: getattr(each, field) for route, each in counts.items()}
+        found = {route: getattr(of_route, field) for route, of_route in counts.items()}
         yield _family(name, help, "route", found)
     partitions = GaugeMetricFamily(
         "ureplicator_partitions",
         "Whitelisted partitions by their owner's state.",
         labels=["route", "state"],
     )
-    for route, each in counts.items():
+    for route, of_route in counts.items():
         for state in ("online", "offline", "error"):
-            partitions.add_metric([str(route), state], getattr(each, state))
+            partitions.add_metric([str(route), state], getattr(of_route, state))
     yield partitions
     for name, help, held in (
         ("worker_ideal_partitions", "in the ideal state of the worker", "ideal_state"),
         ("worker_external_partitions", "that the worker reports to hold", "external_view"),
     ):
         total: Counter[WorkerId] = Counter()
-        for each in counts.values():
-            total.update(getattr(each, held))
+        for of_route in counts.values():
+            total.update(getattr(of_route, held))
         yield _family(name, f"Partitions {help}.", "worker", total)
 
 

@@ -246,4 +246,8 @@ def _imported(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Jso
 
 def _result(changes: list[str], *, is_new: bool, refused: Sequence[Refusal] = ()) -> dict[str, Any]:
     result = "created" if is_new else "changed" if changes else "unchanged"
-    return {"result": result, "changes": changes, "refused": [asdict(each) for each in refused]}
+    return {
+        "result": result,
+        "changes": changes,
+        "refused": [asdict(refusal) for refusal in refused],
+    }

@@ -114,7 +114,7 @@ def _changed(
     header: IfMatchHeader,
 ) -> JsonResult:
     def change(now: Switches) -> Switches:
-        others = {key: each for key, each in now.limits.items() if key != limited}
+        others = {key: limit for key, limit in now.limits.items() if key != limited}
         if rate is not None and len(others) >= MAX_LIMITS:
             raise conflict(
                 f"there are {MAX_LIMITS} limits already", hint="remove one that is not needed"

@@ -24,6 +24,8 @@ def blueprint(*, settings: Settings, fleet: FleetCache) -> APIBlueprint:
         routes = {config.route for config in chosen_routes(settings, query)}
         fleet_state = fleet.current()
         found = partitions_without_progress(fleet_state.snapshot, fleet_state.view)
-        return {"topics": [each.as_json() for each in found if each.partition.route in routes]}
+        return {
+            "topics": [stalled.as_json() for stalled in found if stalled.partition.route in routes]
+        }
 
     return api

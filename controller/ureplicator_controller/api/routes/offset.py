@@ -89,16 +89,16 @@ def topic_json(found: TopicLag) -> dict[str, Any]:
     """Lag as in a topic's details. `positions` is null if none could be read, with the reason."""
     partitions = found.partitions
     unread = [
-        each.reason
-        for each in partitions.values()
-        if each.position is None and not each.never_committed
+        lag.reason
+        for lag in partitions.values()
+        if lag.position is None and not lag.never_committed
     ]
-    positions = {str(number): each.position for number, each in partitions.items()}
+    positions = {str(number): lag.position for number, lag in partitions.items()}
     none_read = bool(unread) and len(unread) == len(partitions)
     return {
         "positions": None if none_read else positions,
         **({"positionsReason": unread[0]} if none_read else {}),
-        "progress": {str(number): figures_json(each) for number, each in partitions.items()},
+        "progress": {str(number): figures_json(lag) for number, lag in partitions.items()},
         "progressAgeSeconds": found.age_s,
     }
 

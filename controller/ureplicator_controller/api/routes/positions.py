@@ -136,9 +136,9 @@ def _add_changes(
             "dryRun": dry_run,
             "request": None if dry_run else ids.current(),
             "partitions": [
-                _planned_json(each)
+                _planned_json(change)
                 | {"heldBy": _holders(fleet_state, Partition(*key, number)), "partition": number}
-                for number, each in planned.items()
+                for number, change in planned.items()
             ],
         }
 
@@ -150,7 +150,7 @@ def _position_json(reading: PositionReading) -> dict[str, Any]:
     provenance = None if known is None else Provenance.decode(position.metadata)
     log = extent if isinstance(extent, Extent) else None
     lag = None if known is None or log is None else max(0, log.end - known)
-    reasons = [str(each) for each in (stored, extent) if isinstance(each, PartitionUnavailable)]
+    reasons = [str(part) for part in (stored, extent) if isinstance(part, PartitionUnavailable)]
     reason = "; ".join(reasons) or (
         "" if known is None or log is None else out_of_range(known, log)
     )

@@ -72,10 +72,10 @@ def _tried(
 def _unread(
     config: RouteConfig, kind: str, *found: Found | OperatingError
 ) -> Iterator[dict[str, object]]:
-    for cluster, each in zip(config.route, found, strict=True):
-        if isinstance(each, OperatingError):
+    for cluster, outcome in zip(config.route, found, strict=True):
+        if isinstance(outcome, OperatingError):
             base = {"route": str(config.route), "kind": kind}
-            yield {**base, "cluster": cluster, "reason": str(each)}
+            yield {**base, "cluster": cluster, "reason": str(outcome)}
 
 
 def _different(

@@ -41,7 +41,7 @@ def blueprint(
     def list_tasks(query: Query) -> JsonResult:
         """The last hundred tasks that are remembered, newest first."""
         found = islice(tasks(fleet.current().snapshot), MAX_TASKS)
-        return {"tasks": [_shown(each) for each in found]}
+        return {"tasks": [_shown(task) for task in found]}
 
     @api.get("/tasks/<path:task>", responses=responses(ShownTask, 404))
     @viewer

@@ -75,9 +75,9 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
             "end": end_ms,
             "stepMs": step_ms,
             "keptSince": store.first_ms(),
-            "at": [each.at_ms for each in found],
-            "lagRecords": [each.lag_records for each in found],
-            "lagSeconds": [each.lag_s for each in found],
+            "at": [figures.at_ms for figures in found],
+            "lagRecords": [figures.lag_records for figures in found],
+            "lagSeconds": [figures.lag_s for figures in found],
         }
 
     @api.get("/usage", responses=responses(UsageList, 404))
@@ -87,7 +87,7 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
         chosen = {config.route for config in chosen_routes(settings, query)}
         every = len(chosen) == len(settings.routes)
         found = store.usage(from_ms=kept_from_ms(clock.wall_ms()))
-        return {"usage": [_cost_json(each) for each in found if every or each.route in chosen]}
+        return {"usage": [_cost_json(cost) for cost in found if every or cost.route in chosen]}
 
     return api
 
@@ -115,17 +115,17 @@ def _span(query: TimelineQuery, clock: Clock) -> tuple[int, int, int]:
 def _series(found: Iterable[RouteFigures]) -> dict[str, dict[str, list[Any]]]:
     """Route -> name of a figure -> its values by time."""
     series: dict[str, dict[str, list[Any]]] = {}
-    for each in found:
+    for figures in found:
         values = {
-            "at": each.at_ms,
-            "lagRecords": each.lag_records,
-            "lagSeconds": each.lag_s,
-            "bytesPerSecond": round(each.bytes_per_s, 1),
-            "recordsPerSecond": round(each.records_per_s, 1),
-            "mismatches": each.mismatches,
-            "errors": each.errors,
+            "at": figures.at_ms,
+            "lagRecords": figures.lag_records,
+            "lagSeconds": figures.lag_s,
+            "bytesPerSecond": round(figures.bytes_per_s, 1),
+            "recordsPerSecond": round(figures.records_per_s, 1),
+            "mismatches": figures.mismatches,
+            "errors": figures.errors,
         }
-        of_route = series.setdefault(str(each.route), {name: [] for name in values})
+        of_route = series.setdefault(str(figures.route), {name: [] for name in values})
         for name, value in values.items():
             of_route[name].append(value)
     return series

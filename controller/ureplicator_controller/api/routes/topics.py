@@ -292,7 +292,9 @@ def describe(
         "targetCreated": intent.target_created,
         "partitions": intent.partitions,
         "blacklisted": sorted(intent.blacklisted),
-        "idealState": {str(each.number): _ideal(fleet_state, each) for each in partitions},
+        "idealState": {
+            str(partition.number): _ideal(fleet_state, partition) for partition in partitions
+        },
         "externalView": {str(number): states for number, states in view.items()},
         "serverToPartitionMapping": _by_worker(view),
         "serverToNumPartitionsMapping": _online_by_worker(view),
@@ -301,9 +303,9 @@ def describe(
             for found in with_held(differing, snapshot, fleet_state.view, {key: lags})
         ],
         "excluded": {
-            str(each.number): why
-            for each in partitions
-            if (why := partition_exclusion(snapshot, each))
+            str(partition.number): why
+            for partition in partitions
+            if (why := partition_exclusion(snapshot, partition))
         },
     }
 

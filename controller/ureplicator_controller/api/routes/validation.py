@@ -125,9 +125,10 @@ def _mismatches(
     snapshot, view = fleet_state.snapshot, fleet_state.view
     differing = mismatches(snapshot, view, tallies)
     return [
-        {"route": str(each.partition.route), "topic": each.partition.topic} | mismatch_json(each)
-        for each in with_held(differing, snapshot, view, report.topics if report else {})
-        if route in (None, each.partition.route)
+        {"route": str(mismatch.partition.route), "topic": mismatch.partition.topic}
+        | mismatch_json(mismatch)
+        for mismatch in with_held(differing, snapshot, view, report.topics if report else {})
+        if route in (None, mismatch.partition.route)
     ]
 
 
@@ -159,13 +160,13 @@ def _left_alone(snapshot: Snapshot) -> dict[str, Any]:
 def _excluded(fleet_state: FleetState, route: Route | None) -> list[dict[str, Any]]:
     return [
         {
-            "route": str(each.key.route),
-            "topic": each.key.topic,
-            "partitions": each.partitions,
-            "state": each.state,
-            "reason": each.reason,
+            "route": str(excluded.key.route),
+            "topic": excluded.key.topic,
+            "partitions": excluded.partitions,
+            "state": excluded.state,
+            "reason": excluded.reason,
         }
-        for each in excluded_partitions(fleet_state.snapshot, route)
+        for excluded in excluded_partitions(fleet_state.snapshot, route)
     ]
 
 
@@ -176,13 +177,13 @@ def _merged(found: Mapping[Route, ClusterComparison]) -> ClusterComparison:
     at_source: dict[str, str] = {}
     findings: dict[str, str] = {}
     stopped: dict[str, str] = {}
-    for route, each in found.items():
+    for route, comparison in found.items():
         prefix = f"{route}/" if len(found) > 1 else ""
-        missing += [prefix + topic for topic in each.missing]
-        mismatched |= {prefix + topic: count for topic, count in each.mismatched.items()}
-        at_source |= {prefix + topic: text for topic, text in each.source_findings.items()}
-        findings |= {prefix + topic: text for topic, text in each.target_findings.items()}
-        stopped |= {prefix + topic: why for topic, why in each.stopped.items()}
+        missing += [prefix + topic for topic in comparison.missing]
+        mismatched |= {prefix + topic: count for topic, count in comparison.mismatched.items()}
+        at_source |= {prefix + topic: text for topic, text in comparison.source_findings.items()}
+        findings |= {prefix + topic: text for topic, text in comparison.target_findings.items()}
+        stopped |= {prefix + topic: why for topic, why in comparison.stopped.items()}
     return ClusterComparison(tuple(missing), mismatched, at_source, findings, stopped)
 
 

@@ -59,14 +59,18 @@ class AuditMetrics(Collector):
             labels=["route"],
         )
         for route in self._routes:
-            mine = [each for key, each in found.items() if key.route == route]
-            counts = Counter(each.state for each in mine)
+            mine = [standing for key, standing in found.items() if key.route == route]
+            counts = Counter(standing.state for standing in mine)
             for state, name in _STATES.items():
                 states.add_metric([str(route), name], counts[state])
-            times_ms = [each.verified_ms for each in mine if each.verified_ms is not None]
+            times_ms = [
+                standing.verified_ms for standing in mine if standing.verified_ms is not None
+            ]
             if times_ms:
                 seconds.add_metric([str(route)], max(0, now_ms - min(times_ms)) / 1_000)
-            known = [each.behind_offsets for each in mine if each.behind_offsets is not None]
+            known = [
+                standing.behind_offsets for standing in mine if standing.behind_offsets is not None
+            ]
             if known:
                 behind.add_metric([str(route)], sum(known))
         auditors = GaugeMetricFamily(

@@ -72,7 +72,9 @@ class AuditService:
             number: _range(readings[number], starts.get(number), ends.get(number))
             for number in numbers
         }
-        found = {number: each for number, each in ranges.items() if each.first < each.next}
+        found = {
+            number: offsets for number, offsets in ranges.items() if offsets.first < offsets.next
+        }
         if not found:
             raise conflict(
                 f"nothing of {topic} was copied in this range",

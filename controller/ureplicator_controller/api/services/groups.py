@@ -94,9 +94,12 @@ class GroupService:
         with closing(self._clusters(config.route)) as clusters:
             found = _measured(Survey(clusters, selected=selected).read(self._topics(config.route)))
         gone = self._gone(config)
-        for each in found:
-            gone.pop(each.group, None)
-        return [*(each for each in found if each.partitions or each.reason), *gone.values()]
+        for decision in found:
+            gone.pop(decision.group, None)
+        return [
+            *(decision for decision in found if decision.partitions or decision.reason),
+            *gone.values(),
+        ]
 
     def find(self, config: RouteConfig, group: str) -> GroupDecision:
         with closing(self._clusters(config.route)) as clusters:
@@ -122,8 +125,10 @@ class GroupService:
             return {}
         grace_s = policy.source_deletion_grace_s
         return {
-            id: GroupDecision(group=id, state=SyncState.GONE, reason=outlook(each, grace_s=grace_s))
-            for id, each in gone.items()
+            id: GroupDecision(
+                group=id, state=SyncState.GONE, reason=outlook(group, grace_s=grace_s)
+            )
+            for id, group in gone.items()
         }
 
     def sync(self, config: RouteConfig) -> Mapping[str, object] | None:
@@ -191,7 +196,7 @@ class GroupService:
     ) -> tuple[Sequence[GroupDecision], Sequence[str]]:
         """Decisions about these groups, and those that are not there."""
         found = Survey(way.clusters, selected=GroupFilter.named(names)).read(way.topics)
-        return found, sorted(set(names) - {each.group for each in found})
+        return found, sorted(set(names) - {decision.group for decision in found})
 
     def _on_topics(self, way: _Way, names: Collection[str]) -> Sequence[GroupDecision]:
         """`names`: at the source, whatever the way is."""
@@ -203,7 +208,7 @@ class GroupService:
                 raise self._not_whitelisted(way.config.route, name)
         chosen = {at_source[name].source: at_source[name] for name in names}
         found = Survey(way.clusters, selected=_ALL).read(chosen)
-        return [each for each in found if each.partitions]
+        return [decision for decision in found if decision.partitions]
 
     def _not_whitelisted(self, route: Route, name: str) -> Problem:
         like = similar(TopicKey(route, name), self._fleet.current().snapshot.topics.keys())
@@ -215,7 +220,7 @@ class GroupService:
 
 def _measured(found: Sequence[GroupDecision]) -> Sequence[GroupDecision]:
     """Measure groups while the map can be read."""
-    return [measured(each) for each in found]
+    return [measured(decision) for decision in found]
 
 
 def _not_there(way: _Way, missing: Sequence[str]) -> Problem:

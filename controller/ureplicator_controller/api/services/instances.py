@@ -64,7 +64,7 @@ class EncodedInstances:
         snapshot = fleet_state.snapshot
         chosen = list(workers)
         texts = self._prepared(snapshot, tallies, chosen)
-        tagged = (w for w, each in snapshot.known.items() if each.value.blacklisted)
+        tagged = (w for w, stored in snapshot.known.items() if stored.value.blacklisted)
         return b"".join(
             (
                 b'{"instances": ',
@@ -89,7 +89,7 @@ class EncodedInstances:
     ) -> dict[WorkerId, _WorkerText]:
         ideal = validation_counts(snapshot, tallies).ideal_state
         with self._lock:
-            texts = {each: self._text(snapshot, each, ideal.get(each, 0)) for each in workers}
+            texts = {w: self._text(snapshot, w, ideal.get(w, 0)) for w in workers}
             for worker in self._texts.keys() - frozenset(known_workers(snapshot)):
                 del self._texts[worker]
         return texts
@@ -130,20 +130,20 @@ def known_workers(snapshot: Snapshot) -> list[WorkerId]:
 def _with_total(held: Sequence[_Held]) -> str:
     """Partitions as uReplicator's scripts read them: `topic.partition:bytes a second`, and the total."""
     rows = [
-        quoted(f"{each.partition.topic}.{each.partition.number}:{each.bytes_per_s}")
-        for each in held
+        quoted(f"{holding.partition.topic}.{holding.partition.number}:{holding.bytes_per_s}")
+        for holding in held
     ]
     return f"[{', '.join((*rows, quoted(f'TOTALWORKLOAD.{len(held)}:{_bytes_per_s(held)}')))}]"
 
 
 def _bytes_per_s(held: Sequence[_Held]) -> int:
-    return sum(each.bytes_per_s for each in held)
+    return sum(holding.bytes_per_s for holding in held)
 
 
 def _details(snapshot: Snapshot, worker: WorkerId, held: Sequence[_Held], ideal: int) -> str:
     live = snapshot.live.get(worker)
     known = snapshot.known.get(worker)
-    states = [each.state for each in held]
+    states = [holding.state for holding in held]
     members = {
         "live": worker in snapshot.sessions,
         "evicted": live is not None and worker not in snapshot.sessions,
@@ -165,10 +165,10 @@ def _details(snapshot: Snapshot, worker: WorkerId, held: Sequence[_Held], ideal:
         "bytesPerSecond": _bytes_per_s(held),
     }
     rows = [
-        f"{_names(each.partition.route, each.partition.topic)}{each.partition.number}, "
-        f'"state": {quoted(each.state)}, "reason": {quoted(each.reason)}, '
-        f'"bytesPerSecond": {each.bytes_per_s}}}'
-        for each in held
+        f"{_names(holding.partition.route, holding.partition.topic)}{holding.partition.number}, "
+        f'"state": {quoted(holding.state)}, "reason": {quoted(holding.reason)}, '
+        f'"bytesPerSecond": {holding.bytes_per_s}}}'
+        for holding in held
     ]
     return f'{json.dumps(members)[:-1]}, "partitions": [{", ".join(rows)}]}}'
 

@@ -85,18 +85,18 @@ def _columns(
     of_worker = {worker: index for index, worker in enumerate(workers)}
     of_topic = {key: index for index, key in enumerate(topics)}
     of_state = {state: index for index, state in enumerate(_STATES)}
-    keys = [each.partition.key for each in found]
+    keys = [tile.partition.key for tile in found]
     return {
         "topic": [of_topic[key] for key in keys],
-        "partition": [each.partition.number for each in found],
-        "state": [of_state[each.state] for each in found],
-        "worker": [of_worker[each.worker] if each.worker else -1 for each in found],
-        "reason": [texts.index(each.reason) for each in found],
-        "since": [each.since_ms for each in found],
-        "actual": [texts.index(_actual(each)) for each in found],
+        "partition": [tile.partition.number for tile in found],
+        "state": [of_state[tile.state] for tile in found],
+        "worker": [of_worker[tile.worker] if tile.worker else -1 for tile in found],
+        "reason": [texts.index(tile.reason) for tile in found],
+        "since": [tile.since_ms for tile in found],
+        "actual": [texts.index(_actual(tile)) for tile in found],
         "lagSeconds": [
-            _lag_s(lags.get(key, _NO_LAG), each.partition.number)
-            for key, each in zip(keys, found, strict=True)
+            _lag_s(lags.get(key, _NO_LAG), tile.partition.number)
+            for key, tile in zip(keys, found, strict=True)
         ],
     }
 
@@ -158,5 +158,5 @@ def _route_json(
 
 def _verified_ms(standings: Iterable[Standing]) -> int | None:
     """Time to which all topics are verified; None if one is not."""
-    times = [each.verified_ms for each in standings]
+    times = [standing.verified_ms for standing in standings]
     return min((t for t in times if t is not None), default=None) if None not in times else None

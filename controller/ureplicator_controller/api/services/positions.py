@@ -132,9 +132,9 @@ class PositionService:
         readings = self.read(key, intent, numbers)
         planned = {
             number: PlannedChange(
-                None, effect_of(_offset(each.stored), starts[number], _known(each.extent))
+                None, effect_of(_offset(reading.stored), starts[number], _known(reading.extent))
             )
-            for number, each in readings.items()
+            for number, reading in readings.items()
         }
         if not dry_run:
             self._request(key, planned, condition)
@@ -215,8 +215,8 @@ class PositionService:
     ) -> None:
         request = self._new_id()
         changes = {
-            number: PositionChange(NO_OFFSET if each.position is None else each.position, request)
-            for number, each in planned.items()
+            number: PositionChange(NO_OFFSET if new.position is None else new.position, request)
+            for number, new in planned.items()
         }
 
         def change(now: TopicIntent) -> TopicIntent:
@@ -258,7 +258,7 @@ def _require_possible(
     key: TopicKey, planned: Mapping[int, PlannedChange], wanted: SetPositionsBody
 ) -> None:
     """Raises Problem, with the first partition that is refused."""
-    refused = {n: each.effect.refused for n, each in planned.items() if each.effect.refused}
+    refused = {n: new.effect.refused for n, new in planned.items() if new.effect.refused}
     if not refused:
         return
     number, why = min(refused.items())

@@ -171,9 +171,9 @@ class TopicBatch:
         self, config: RouteConfig, made: Mapping[str, Outcome]
     ) -> dict[str, Outcome]:
         new = {
-            topic: each.done
-            for topic, each in made.items()
-            if each.done is not None and each.done.before is None
+            topic: outcome.done
+            for topic, outcome in made.items()
+            if outcome.done is not None and outcome.done.before is None
         }
         if not new:
             return dict(made)

@@ -31,7 +31,7 @@ def _absence(key: TopicKey, known: Collection[TopicKey]) -> str:
 
 def similar(key: TopicKey, known: Collection[TopicKey]) -> str:
     """The topic of the route that the name is most like, as a question; "" for none."""
-    return did_you_mean(key.topic, {each.topic for each in known if each.route == key.route})
+    return did_you_mean(key.topic, {other.topic for other in known if other.route == key.route})
 
 
 def require_absent(key: TopicKey, intent: TopicIntent | None) -> None:

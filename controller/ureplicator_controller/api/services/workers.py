@@ -67,7 +67,7 @@ class WorkerService:
         if worker in snapshot.sessions or worker in snapshot.live:
             raise conflict(f"worker {worker} is live", field="worker", hint="stop it first")
         seen = (snapshot.known, snapshot.registered, snapshot.assignments)
-        if not (worker in snapshot.unreadable_workers or any(worker in each for each in seen)):
+        if not (worker in snapshot.unreadable_workers or any(worker in nodes for nodes in seen)):
             raise unknown_worker(worker, _ids(snapshot))
         needed = needed_workers(snapshot, [worker])
         if worker in needed:

@@ -64,7 +64,7 @@ def request_end(received: bytes | bytearray) -> Verdict:
     length_bytes = end + len(_END) + body
     if length_bytes <= len(received):
         return Complete(length_bytes)
-    return Incomplete([each.lower() for each in values.get(b"expect", ())] == [b"100-continue"])
+    return Incomplete([value.lower() for value in values.get(b"expect", ())] == [b"100-continue"])
 
 
 def path_in(received: bytes | bytearray) -> str:

@@ -32,10 +32,10 @@ def divide(limit: int, used: Mapping[K, float], others: Collection[K] = ()) -> d
     if not claimants:
         return {}
     if not used:
-        return {each: max(1, limit // len(claimants)) for each in claimants}
+        return {claimant: max(1, limit // len(claimants)) for claimant in claimants}
     floor = IDLE_PART * limit / len(claimants)
     filled = _filled(limit * (1 - IDLE_PART), {key: GROWTH * rate for key, rate in used.items()})
-    return {each: max(1, int(floor + filled.get(each, 0.0))) for each in claimants}
+    return {claimant: max(1, int(floor + filled.get(claimant, 0.0))) for claimant in claimants}
 
 
 def _filled(total: float, demands: Mapping[K, float]) -> dict[K, float]:

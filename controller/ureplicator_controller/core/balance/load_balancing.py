@@ -97,7 +97,7 @@ class _LoadBalancer:
     ) -> None:
         self._fleet = fleet
         self._rated = {
-            worker: sorted(each for each in rated if each[1] not in fleet.failing)
+            worker: sorted(pair for pair in rated if pair[1] not in fleet.failing)
             for worker, rated in balanced.items()
         }
         self._spare = {worker: fleet.spare[worker] for worker in balanced}

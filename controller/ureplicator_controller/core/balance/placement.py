@@ -101,7 +101,7 @@ class Placement:
         """Movable partitions of each eligible worker; only those of one pool, if it is given."""
         pools = self.pools.each if pool is None else (pool,)
         owned: dict[WorkerId, list[Partition]] = {
-            worker: [] for each in pools for worker in each.eligible
+            worker: [] for chosen in pools for worker in chosen.eligible
         }
         for key, topic in self.movable.items():
             if pool is None or self.pools.of(key.route) is pool:

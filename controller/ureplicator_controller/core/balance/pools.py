@@ -169,7 +169,7 @@ class _Selection:
         self._offers = offers(snapshot, counted)
         self._owned: Counter[Owner] = Counter()
         self._loads: Counter[WorkerId] = Counter()
-        if any(each.max for each in self._selections.values()):
+        if any(selection.max for selection in self._selections.values()):
             for route, worker in owners():
                 self._owned[route, worker] += 1
                 self._loads[worker] += 1

@@ -56,11 +56,11 @@ def _shares(
     """Whole parts of the shares of all workers, and the remainders of those below the level."""
     open_ = dict(vessels)
     while open_:
-        volume = total + sum(each.base for each in open_.values())
-        width = sum(each.weight for each in open_.values())
-        full = [w for w, each in open_.items() if volume * each.weight < each.base * width]
+        volume = total + sum(vessel.base for vessel in open_.values())
+        width = sum(vessel.weight for vessel in open_.values())
+        full = [w for w, vessel in open_.items() if volume * vessel.weight < vessel.base * width]
         if not full:
-            parts = {w: divmod(volume * each.weight, width) for w, each in open_.items()}
+            parts = {w: divmod(volume * vessel.weight, width) for w, vessel in open_.items()}
             shares = {w: parts[w][0] - open_[w].base if w in open_ else 0 for w in vessels}
             return shares, {worker: remainder for worker, (_, remainder) in parts.items()}
         for worker in full:

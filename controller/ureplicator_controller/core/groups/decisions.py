@@ -156,15 +156,15 @@ class GroupDecision:
 
     @property
     def is_pending(self) -> bool:
-        return any(each.state is SyncState.PENDING for each in self.partitions)
+        return any(partition.state is SyncState.PENDING for partition in self.partitions)
 
     @property
     def writes(self) -> Offsets:
         """Offsets to commit at the target."""
         return {
-            each.target: CommittedOffset(each.translated, each.metadata)
-            for each in self.partitions
-            if each.state is SyncState.PENDING and each.translated is not None
+            partition.target: CommittedOffset(partition.translated, partition.metadata)
+            for partition in self.partitions
+            if partition.state is SyncState.PENDING and partition.translated is not None
         }
 
 
@@ -184,13 +184,15 @@ def decide(group: GroupView, copied: Mapping[TopicPartition, CopiedPartition]) -
 
 def settled(decision: GroupDecision, refused: Mapping[TopicPartition, str]) -> GroupDecision:
     """The decision after its offsets were committed, but for those that were refused, with the reasons."""
-    partitions = tuple(_settled(each, refused) for each in decision.partitions)
+    partitions = tuple(_settled(partition, refused) for partition in decision.partitions)
     return _summed(decision.group, partitions, share=decision.share)
 
 
 def measured(decision: GroupDecision) -> GroupDecision:
     """The decision with what is read again. May raise as `Translate`."""
-    partitions = tuple(each._replace(read_again=_read_again(each)) for each in decision.partitions)
+    partitions = tuple(
+        partition._replace(read_again=_read_again(partition)) for partition in decision.partitions
+    )
     return replace(decision, partitions=partitions)
 
 
@@ -206,8 +208,10 @@ def withheld(decision: GroupDecision, state: SyncState, reason: str) -> GroupDec
     return _summed(
         decision.group,
         tuple(
-            each._replace(state=state, reason=reason) if each.state is SyncState.PENDING else each
-            for each in decision.partitions
+            partition._replace(state=state, reason=reason)
+            if partition.state is SyncState.PENDING
+            else partition
+            for partition in decision.partitions
         ),
         share=decision.share,
     )
@@ -237,9 +241,9 @@ def _summed(group: str, partitions: tuple[PartitionDecision, ...], *, share: boo
         reason = "the group has no offsets on the route"
         return GroupDecision(group=group, state=SyncState.NO_OFFSETS, reason=reason)
     first = partitions[0]
-    for each in partitions:
-        if each.state is not first.state and _ORDER[each.state] < _ORDER[first.state]:
-            first = each
+    for partition in partitions:
+        if partition.state is not first.state and _ORDER[partition.state] < _ORDER[first.state]:
+            first = partition
     return GroupDecision(
         group=group, state=first.state, reason=first.reason, partitions=partitions, share=share
     )

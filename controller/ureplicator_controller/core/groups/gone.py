@@ -37,12 +37,12 @@ _GIVEN = frozenset({SyncState.SYNCED, SyncState.WAITS})
 def own_offsets(decision: GroupDecision) -> OwnOffsets | None:
     """Offsets of the group at the target. None: the sync would not have given it one of them."""
     own: dict[TopicPartition, int] = {}
-    for each in decision.partitions:
-        if each.target_offset is None:
+    for partition in decision.partitions:
+        if partition.target_offset is None:
             continue
-        if each.state not in _GIVEN or each.target_offset != each.translated:
+        if partition.state not in _GIVEN or partition.target_offset != partition.translated:
             return None
-        own[each.target] = each.target_offset
+        own[partition.target] = partition.target_offset
     return own
 
 
@@ -68,7 +68,7 @@ def noted(
 
     Groups for which there is no room are left for the next time.
     """
-    gone = {id: each for id, each in before.items() if id not in listed}
+    gone = {id: group for id, group in before.items() if id not in listed}
     room = MAX_GONE_BYTES - sum(map(_size, gone))
     for id, offsets in own.items():
         if id in listed or id in gone or not offsets:
@@ -86,7 +86,7 @@ def _size(id: str) -> int:
 
 def due(gone: Mapping[str, GoneGroup], *, grace_s: float, now_ms: int) -> list[str]:
     """Groups whose grace is over."""
-    return [id for id, each in gone.items() if now_ms >= deleted_at_ms(each, grace_s=grace_s)]
+    return [id for id, group in gone.items() if now_ms >= deleted_at_ms(group, grace_s=grace_s)]
 
 
 def deleted_at_ms(group: GoneGroup, *, grace_s: float) -> int:

@@ -34,8 +34,8 @@ from ureplicator_controller.core.groups.topics import RouteTopic
 def reversed_topics(topics: Mapping[str, RouteTopic]) -> Mapping[str, RouteTopic]:
     """The same topics by their names at the other end. Applied twice it changes nothing."""
     return {
-        each.target: replace(each, source=each.target, target=each.source)
-        for each in topics.values()
+        topic.target: replace(topic, source=topic.target, target=topic.source)
+        for topic in topics.values()
     }
 
 

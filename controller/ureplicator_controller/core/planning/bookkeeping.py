@@ -128,7 +128,10 @@ def mark_committed_positions(
         if view.partition.number in intent.had_position:
             continue
         epoch = view.before.owner_epoch if view.before else None
-        if any(each.committed and each.owner_epoch == epoch for each in view.reported.values()):
+        if any(
+            reported.committed and reported.owner_epoch == epoch
+            for reported in view.reported.values()
+        ):
             first.setdefault(view.key, set()).add(view.partition.number)
     for key, numbers in first.items():
         stored = snapshot.topics[key]

@@ -97,8 +97,8 @@ def overdue_workers(
 ) -> dict[WorkerId, Partition]:
     """Workers to evict, each with the first partition that it should have released."""
     overdue: dict[WorkerId, Partition] = {}
-    for (partition, worker, _), each in sorted(pending.items(), key=itemgetter(0)):
-        if now_s >= overdue_at_s(each, snapshot.delays):
+    for (partition, worker, _), release in sorted(pending.items(), key=itemgetter(0)):
+        if now_s >= overdue_at_s(release, snapshot.delays):
             overdue.setdefault(worker, partition)
     return overdue
 

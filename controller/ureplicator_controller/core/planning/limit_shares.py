@@ -69,8 +69,8 @@ def used_by_slot(snapshot: Snapshot) -> Mapping[Limited, Mapping[Slot, float]]:
     of_kind: dict[LimitKind, dict[str, dict[Slot, float]]] = {kind: {} for kind in LimitKind}
     for limited, by_slot in used.items():
         of_kind[limited.kind][limited.name] = by_slot
-    routes = {Route.parse(name): each for name, each in of_kind[LimitKind.ROUTE].items()}
-    topics = {TopicKey.parse(name): each for name, each in of_kind[LimitKind.TOPIC].items()}
+    routes = {Route.parse(name): rates for name, rates in of_kind[LimitKind.ROUTE].items()}
+    topics = {TopicKey.parse(name): rates for name, rates in of_kind[LimitKind.TOPIC].items()}
     for worker in snapshot.loads if limits else ():
         of_worker = of_kind[LimitKind.WORKER].get(worker)
         for partition, load in snapshot.loads[worker].items():

@@ -57,7 +57,7 @@ def owner_changes(snapshot: Snapshot, steps: Sequence[Step]) -> Iterator[OwnerCh
 
 def plan_id(changes: Iterable[OwnerChange]) -> str:
     """Digest of all owner changes of a plan, in hexadecimal; that of a plan without any is one, too."""
-    lines = sorted(f"{each.partition} {each.source} {each.target}" for each in changes)
+    lines = sorted(f"{change.partition} {change.source} {change.target}" for change in changes)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:PLAN_ID_DIGITS]
 
 

@@ -152,7 +152,7 @@ class PartitionViews:
             self.by_topic = {
                 key: both[key]
                 for key in sorted(both)
-                if both[key] or any(key in each for each in listed)
+                if both[key] or any(key in known for known in listed)
             }
 
     def _topic(self, key: TopicKey) -> TopicViews:

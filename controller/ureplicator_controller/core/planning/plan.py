@@ -173,7 +173,7 @@ def _wake_at_s(
     """Earliest time at which a plan of the same snapshot would differ."""
     times = (
         delay_ends_at_s,
-        min((overdue_at_s(each, snapshot.delays) for each in pending.values()), default=None),
+        min((overdue_at_s(release, snapshot.delays) for release in pending.values()), default=None),
         review.next_at_s,
         next_division_s(snapshot, now_s),
         next_forgotten_s(snapshot, now_s),

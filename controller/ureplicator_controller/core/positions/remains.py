@@ -35,7 +35,9 @@ def removable_remains(snapshot: Snapshot, route: Route) -> dict[TopicKey, Remain
         return {}
     present = snapshot.sessions.keys() | snapshot.live.keys() | snapshot.current.keys()
     in_use = {
-        partition.key for each in snapshot.assignments.values() for partition in each.value.entries
+        partition.key
+        for assignment in snapshot.assignments.values()
+        for partition in assignment.value.entries
     }
     in_use |= snapshot.topics.keys() | snapshot.unreadable_topics
     ids = FenceIds(snapshot)

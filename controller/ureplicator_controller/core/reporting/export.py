@@ -228,7 +228,7 @@ def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(value) or "none"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key} {of_key}" for key, of_key in value.items()) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 

@@ -24,8 +24,8 @@ def with_held(
 
     A partition that is copied, to a target topic that does harm, has both reasons.
     """
-    held = {each.partition: each for each in _held(snapshot, view, lags)}
-    known = [_with_reason(each, held.pop(each.partition, None)) for each in found]
+    held = {mismatch.partition: mismatch for mismatch in _held(snapshot, view, lags)}
+    known = [_with_reason(mismatch, held.pop(mismatch.partition, None)) for mismatch in found]
     return [*known, *sorted(held.values(), key=_place)]
 
 
@@ -41,7 +41,7 @@ def _held(snapshot: Snapshot, view: ExternalView, lags: TopicLags) -> Iterator[M
             partition = Partition(key.route, key.topic, number)
             if not is_held(lag) or not is_active(snapshot, partition):
                 continue
-            actual = {worker: each.state for worker, each in view.of(partition).items()}
+            actual = {worker: entry.state for worker, entry in view.of(partition).items()}
             since_ms = snapshot.wall_ms - round((lag.held_s or 0) * 1_000)
             ideal = ideal_owner(snapshot, partition)
             yield Mismatch(partition, ideal, actual, lag.reason, since_ms)

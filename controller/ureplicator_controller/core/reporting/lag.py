@@ -334,12 +334,12 @@ def holders_to_read(
 ) -> list[tuple[str, int]]:
     """Partitions of a source whose open transaction to ask for now, those not asked for longest first."""
     due = [
-        (-1.0 if each.asked_s is None else each.asked_s, partition.topic, partition.number)
-        for partition, each in held.items()
-        if each is not None
+        (-1.0 if end.asked_s is None else end.asked_s, partition.topic, partition.number)
+        for partition, end in held.items()
+        if end is not None
         and partition.route.source == source
-        and now_s - each.since_s >= HELD_LONG_S
-        and (each.asked_s is None or now_s - each.asked_s >= HOLDER_MAX_AGE_S)
+        and now_s - end.since_s >= HELD_LONG_S
+        and (end.asked_s is None or now_s - end.asked_s >= HOLDER_MAX_AGE_S)
     ]
     return list(dict.fromkeys((topic, n) for _, topic, n in sorted(due)))[:MAX_HOLDER_READS]
 
@@ -377,7 +377,7 @@ def _held_reason(held: HeldEnd | None, held_s: float, extent: Extent) -> str:
 def summarise(partitions: Iterable[PartitionLag]) -> LagSummary:
     """Summarise partitions: sum of lags, longest wait, earliest retention."""
     every = list(partitions)
-    unknown = sum(each.lag_records is None for each in every)
+    unknown = sum(lag.lag_records is None for lag in every)
     return _summary(every, partitions=len(every), unknown=unknown)
 
 
@@ -386,25 +386,25 @@ def combined(summaries: Iterable[LagSummary]) -> LagSummary:
     every = list(summaries)
     return _summary(
         every,
-        partitions=sum(each.partitions for each in every),
-        unknown=sum(each.unknown for each in every),
+        partitions=sum(summary.partitions for summary in every),
+        unknown=sum(summary.unknown for summary in every),
     )
 
 
 def _summary(
     every: Sequence[PartitionLag | LagSummary], *, partitions: int, unknown: int
 ) -> LagSummary:
-    lags = [each.lag_records for each in every if each.lag_records is not None]
-    held = [each.held_records for each in every if each.held_records is not None]
+    lags = [lag.lag_records for lag in every if lag.lag_records is not None]
+    held = [lag.held_records for lag in every if lag.held_records is not None]
     return LagSummary(
         partitions=partitions,
         lag_records=sum(lags) if lags else None,
-        lag_s=max((each.lag_s for each in every if each.lag_s is not None), default=None),
+        lag_s=max((lag.lag_s for lag in every if lag.lag_s is not None), default=None),
         retention_s=min(
-            (each.retention_s for each in every if each.retention_s is not None), default=None
+            (lag.retention_s for lag in every if lag.retention_s is not None), default=None
         ),
-        never_committed=sum(each.never_committed for each in every),
+        never_committed=sum(lag.never_committed for lag in every),
         held_records=sum(held) if held else None,
-        held_s=max((each.held_s for each in every if each.held_s is not None), default=None),
+        held_s=max((lag.held_s for lag in every if lag.held_s is not None), default=None),
         unknown=unknown,
     )

@@ -82,10 +82,13 @@ def counts_by_state(found: Iterable[Tile]) -> dict[TileState, int]:
 
 def _excluded(snapshot: Snapshot) -> dict[Partition, tuple[TileState, str]]:
     found = {}
-    for each in excluded_partitions(snapshot):
-        state = TileState.ERROR if each.state == "stopped" else TileState.EXCLUDED
-        for number in each.partitions:
-            found[Partition(each.key.route, each.key.topic, number)] = state, each.reason
+    for excluded in excluded_partitions(snapshot):
+        state = TileState.ERROR if excluded.state == "stopped" else TileState.EXCLUDED
+        for number in excluded.partitions:
+            found[Partition(excluded.key.route, excluded.key.topic, number)] = (
+                state,
+                excluded.reason,
+            )
     return found
 
 
@@ -125,7 +128,7 @@ def _is_left_alone(snapshot: Snapshot, differing: Mismatch) -> bool:
         differing.is_copied
         or key in snapshot.unreadable_topics
         or not involved.isdisjoint(snapshot.unreadable_workers)
-        or any(each.what in (str(key), *involved) for each in snapshot.isolated)
+        or any(subject.what in (str(key), *involved) for subject in snapshot.isolated)
     )
 
 

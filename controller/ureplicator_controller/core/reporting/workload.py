@@ -69,7 +69,7 @@ def workload(
     workers = list(_workers(snapshot, owned))
     every = {partition: load for loads in owned.values() for partition, load in loads.items()}
     total = Total.of(every)
-    lagging = sum(bool(each["laggingTopicPartition"]) for each in workers)
+    lagging = sum(bool(row["laggingTopicPartition"]) for row in workers)
     return {
         "autoBalancingEnabled": snapshot.switches.auto_balancing,
         "numOfExpectedWorkers": round(total.bytes_per_s / expected_worker_bytes_per_s)

@@ -24,7 +24,7 @@ ByTopic = Mapping[TopicKey, TopicEntries[E]]
 
 def are_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """True if both have the same objects."""
-    return all(each is its_twin for each, its_twin in zip(one, other, strict=True))
+    return all(item is its_twin for item, its_twin in zip(one, other, strict=True))
 
 
 class Merge(Generic[E]):
@@ -42,7 +42,7 @@ class Merge(Generic[E]):
         for partition in old.keys() - new.keys():
             topic = self._topic(partition.key)
             others = {
-                each: entry for each, entry in topic[partition.number].items() if each != worker
+                other: entry for other, entry in topic[partition.number].items() if other != worker
             }
             if others:
                 topic[partition.number] = others
@@ -103,7 +103,7 @@ class TopicMemo(Generic[T]):
         changed = frozenset().union(*(_changed(old, new) for old, new in pairs))
         results = dict(self.results) if changed else self.results
         for key in changed:
-            if any(key in each for each in topics):
+            if any(key in known for known in topics):
                 results[key] = compute(key)
             else:
                 results.pop(key, None)
@@ -115,5 +115,5 @@ def _changed(before: Mapping[TopicKey, Any], now: Mapping[TopicKey, Any]) -> Set
     """Topics that have another object now."""
     if before is now:
         return frozenset()
-    found = {key for key, each in now.items() if before.get(key) is not each}
+    found = {key for key, value in now.items() if before.get(key) is not value}
     return found | (before.keys() - now.keys())

@@ -210,13 +210,13 @@ def _section(
     good: dict[K, Stored[T]] = {}
     bad: list[K] = []
     unreadable: list[UnreadableNode] = []
-    for path, each in zip(paths, entries, strict=True):
-        if each.stored is not None and each.key is not None:
-            good[each.key] = each.stored
+    for path, entry in zip(paths, entries, strict=True):
+        if entry.stored is not None and entry.key is not None:
+            good[entry.key] = entry.stored
             continue
-        unreadable.append(UnreadableNode(path, each.reason))
-        if each.key is not None:
-            bad.append(each.key)
+        unreadable.append(UnreadableNode(path, entry.reason))
+        if entry.key is not None:
+            bad.append(entry.key)
     return Section(names, paths, nodes, entries, good, bad, unreadable)
 
 

@@ -95,7 +95,9 @@ Exclusions = tuple[frozenset[Route], frozenset[TopicKey], frozenset[Route]]
 
 def exclusions_of_topics(snapshot: Snapshot) -> Exclusions:
     """Exclusions of partitions that the intents of their topics do not name."""
-    unconfigured = (route for route, each in snapshot.routes.items() if not each.value.configured)
+    unconfigured = (
+        route for route, stored in snapshot.routes.items() if not stored.value.configured
+    )
     return snapshot.switches.paused_routes, snapshot.blacklist, frozenset(unconfigured)
 
 
@@ -136,8 +138,8 @@ def excluded_partitions(snapshot: Snapshot, route: Route | None = None) -> list[
             if reason:
                 numbers.setdefault(reason, []).append(number)
         found += [
-            ExcludedPartitions(key, tuple(each), exclusion_kind(reason), reason)
-            for reason, each in numbers.items()
+            ExcludedPartitions(key, tuple(of_reason), exclusion_kind(reason), reason)
+            for reason, of_reason in numbers.items()
         ]
     return found
 

@@ -165,8 +165,8 @@ def _changed_totals(
         if new is not None:
             changed[key.route].add(new)
     left = {key.route for key in after} if changed else totals.keys()
-    kept = {**totals, **{route: each.copy() for route, each in changed.items()}}
-    return {route: each for route, each in kept.items() if route in left}
+    kept = {**totals, **{route: of_route.copy() for route, of_route in changed.items()}}
+    return {route: of_route for route, of_route in kept.items() if route in left}
 
 
 def _tally(snapshot: Snapshot, key: TopicKey, topic: Mapping[int, Reported]) -> TopicTally:

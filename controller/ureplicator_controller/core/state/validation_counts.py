@@ -54,27 +54,27 @@ def validation_counts(
     snapshot: Snapshot, tallies: Tallies, route: Route | None = None
 ) -> ValidationCounts:
     """Count the partitions of one route or of all."""
-    chosen = [each for name, each in tallies.totals.items() if route in (None, name)]
+    chosen = [totals for name, totals in tallies.totals.items() if route in (None, name)]
     states: Counter[PartitionState] = Counter()
     excluded: Counter[str] = Counter()
     ideal: Counter[WorkerId] = Counter(dict.fromkeys(snapshot.sessions, 0))
     held: Counter[WorkerId] = Counter(dict.fromkeys(snapshot.sessions, 0))
-    for each in chosen:
-        states.update(each.states)
-        excluded.update(each.excluded)
-        ideal.update(each.ideal)
-        held.update(each.held)
+    for totals in chosen:
+        states.update(totals.states)
+        excluded.update(totals.excluded)
+        ideal.update(totals.ideal)
+        held.update(totals.held)
     return ValidationCounts(
-        topics=sum(each.topics for each in chosen),
+        topics=sum(totals.topics for totals in chosen),
         topic_partitions=states.total(),
         online=states[PartitionState.ONLINE],
         offline=states[PartitionState.OFFLINE],
         error=states[PartitionState.ERROR],
-        error_topics=sum(each.error_topics for each in chosen),
+        error_topics=sum(totals.error_topics for totals in chosen),
         ideal_state=ideal,
         external_view=held,
         excluded=excluded,
-        differing=sum(each.differing for each in chosen),
+        differing=sum(totals.differing for totals in chosen),
     )
 
 

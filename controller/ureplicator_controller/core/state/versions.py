@@ -13,7 +13,7 @@ def version_conditions(controllers: Mapping[str, str], workers: Mapping[str, str
     """A sentence for each role whose processes run different versions. `controllers`, `workers`: id ->
     version; "" is not known."""
     for role, versions in (("controllers", controllers), ("workers", workers)):
-        by_version = _ids_by({id: each or "an unknown version" for id, each in versions.items()})
+        by_version = _ids_by({id: known or "an unknown version" for id, known in versions.items()})
         if len(by_version) > 1:
             shown = ", ".join(
                 f"{version} ({listed(ids, MAX_NAMES)})"

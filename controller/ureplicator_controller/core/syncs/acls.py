@@ -109,8 +109,8 @@ def _reduced(acl: TopicAcl) -> Iterator[TopicAcl]:
 
 def first_rights(due: Acls, target: Acls) -> Acls:
     """Rights, of those to add, on topics that the target has no right on yet."""
-    covered = [each.name for each in target if each.pattern == PREFIXED]
-    named = {each.name for each in target if each.pattern == LITERAL}
+    covered = [right.name for right in target if right.pattern == PREFIXED]
+    named = {right.name for right in target if right.pattern == LITERAL}
     if ALL_TOPICS in named:
         return frozenset()
     return frozenset(

@@ -90,7 +90,7 @@ class TopicDrift:
     @property
     def changes(self) -> dict[str, str | None]:
         """Settings to change at the target, and their values."""
-        return {each.name: each.wanted for each in self.settings if not each.kept}
+        return {setting.name: setting.wanted for setting in self.settings if not setting.kept}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _wanted(
 ) -> Iterator[tuple[str, str | None]]:
     """Settings that differ, and the value to set at the target; None: its own is to be removed."""
     has_all = defaults_from is DefaultsFrom.SOURCE
-    own = {name for side in (source, target) for name, each in side.items() if each.is_own}
+    own = {name for side in (source, target) for name, setting in side.items() if setting.is_own}
     compared = own | (source.keys() if has_all else _shortened(source, target))
     for name in sorted(compared | NEEDED.keys() | {SIZE_LIMIT}):
         here, there = source.get(name), target.get(name)
@@ -186,7 +186,7 @@ def _shortened(source: Settings, target: Settings) -> set[str]:
 
 
 def _values(settings: Settings) -> dict[str, str]:
-    return {name: each.value for name, each in settings.items()}
+    return {name: setting.value for name, setting in settings.items()}
 
 
 def _value(settings: Settings, name: str) -> str | None:

@@ -49,7 +49,7 @@ def held_targets(
     published none.
     """
     settings = route_settings(snapshot, route, configured)
-    names = {each.source for each in synced}
+    names = {topic.source for topic in synced}
     return frozenset(
         stored.value.target_topic
         if (stored := snapshot.topics.get(key)) is not None

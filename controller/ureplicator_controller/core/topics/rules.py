@@ -84,7 +84,7 @@ class TopicRules:
 def live_rules(routes: LiveRoutes, switches: Switches, *, fleet: str) -> list[TopicRules]:
     """Rules of the configured routes, with what operators have changed since."""
     found = routes.of(switches.route_settings).values()
-    return [TopicRules.of(each.config, fleet=fleet) for each in found]
+    return [TopicRules.of(live.config, fleet=fleet) for live in found]
 
 
 def source_deletion(config: RouteConfig) -> SourceDeletion:

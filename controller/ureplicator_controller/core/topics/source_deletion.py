@@ -109,7 +109,7 @@ class Outlooks:
             for key, stored in self._snapshot.topics.items()
             if key.route == self._route and stored.value.state is not TopicState.DELETING
         ]
-        gone = sum(each.source_gone_ms > 0 for each in wanted)
+        gone = sum(intent.source_gone_ms > 0 for intent in wanted)
         if gone < 2 or 2 * gone <= len(wanted):
             return ""
         return f"{gone} of {len(wanted)} topics of the route are gone at the source"

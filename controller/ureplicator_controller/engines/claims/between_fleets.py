@@ -93,8 +93,8 @@ class FleetClaims:
             self._log(cluster).withdraw(claim)
 
     def close(self) -> None:
-        for each in self._logs.values():
-            each.close()
+        for claim_log in self._logs.values():
+            claim_log.close()
 
     def _take(self, key: TopicKey, target_topic: str, giver: str) -> None:
         target = self._log(key.route.target)

@@ -144,7 +144,7 @@ class GoneGroupDeletion:
         them.
         """
         at_source = self._source.states([*groups])
-        confirmed = {id: each for id, each in groups.items() if at_source[id] == DEAD}
+        confirmed = {id: group for id, group in groups.items() if at_source[id] == DEAD}
         unused, used = self._compared(confirmed, round.targets)
         if not unused or not round.may_write() or not self._store.confirm(round.epoch):
             return used, ""
@@ -159,12 +159,12 @@ class GoneGroupDeletion:
         states, offsets = self._target.states([*groups]), self._target.offsets([*groups])
         unused: dict[str, OwnOffsets] = {}
         used: set[str] = set()
-        for id, each in groups.items():
+        for id, group in groups.items():
             state, found = states[id], offsets[id]
             if isinstance(state, ClusterUnavailable) or isinstance(found, ClusterUnavailable):
                 continue
             own = offsets_on(found, targets)
-            if state in EMPTY_STATES and digest(own) == each.offsets:
+            if state in EMPTY_STATES and digest(own) == group.offsets:
                 unused[id] = own
             else:
                 used.add(id)

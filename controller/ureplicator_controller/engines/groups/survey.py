@@ -46,8 +46,8 @@ class RouteClusters:
     copied: CopiedReader
 
     def close(self) -> None:
-        for each in (self.source, self.target, self.copied):
-            each.close()
+        for client in (self.source, self.target, self.copied):
+            client.close()
 
 
 class _Held(NamedTuple):
@@ -129,7 +129,9 @@ class Survey:
             return None
         if before is not None and before.decision is decision:
             return before if before.there == there else None
-        if there is not None and any(_is_written(each, there) for each in decision.partitions):
+        if there is not None and any(
+            _is_written(partition, there) for partition in decision.partitions
+        ):
             return None
         return _Held(here, there, replace(decision, partitions=()))
 
@@ -179,7 +181,9 @@ def _view(
     share: bool,
 ) -> GroupView:
     found, reason = members(group.id, listed)
-    reasons = [str(each) for each in (source, target) if isinstance(each, ClusterUnavailable)]
+    reasons = [
+        str(offsets) for offsets in (source, target) if isinstance(offsets, ClusterUnavailable)
+    ]
     return GroupView(
         id=group.id,
         source=None if isinstance(source, ClusterUnavailable) else source,

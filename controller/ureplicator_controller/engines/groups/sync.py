@@ -129,11 +129,11 @@ class GroupSync:
 
         tally = _Tally()
         target = self._clusters.target
-        for each in written(target, found, may_write=may_write, count=self._count):
-            self._survey.remember(each)
-            tally.add(each)
+        for decision in written(target, found, may_write=may_write, count=self._count):
+            self._survey.remember(decision)
+            tally.add(decision)
             if self._gone is not None:
-                self._gone.add(each, epoch)
+                self._gone.add(decision, epoch)
         if self._gone is not None:
             tally.end(self._gone.end(self._round(seen, topics, may_write)))
         self._report(tally.states)
@@ -234,12 +234,16 @@ class _Writer:
 
     def write(self, portion: Sequence[GroupDecision]) -> Iterable[GroupDecision]:
         """The decisions with their outcomes."""
-        outcome = {each.group: each for each in portion}
-        pending = [each for each in portion if each.is_pending] if self._goes_on else []
+        outcome = {decision.group: decision for decision in portion}
+        pending = [decision for decision in portion if decision.is_pending] if self._goes_on else []
         outcome |= _without_members(self._target, pending)
-        due = {each.group: writes for each in pending if (writes := outcome[each.group].writes)}
+        due = {
+            decision.group: writes
+            for decision in pending
+            if (writes := outcome[decision.group].writes)
+        }
         self._goes_on = self._goes_on and (not due or self._may_write())
-        share = {each.group for each in pending if each.share}
+        share = {decision.group for decision in pending if decision.share}
         refusals = self._target.commit(due, share=share) if due and self._goes_on else {}
         for group, refused in refusals.items():
             outcome[group] = _settled(outcome[group], refused)
@@ -252,9 +256,9 @@ def _portions(decisions: Iterable[GroupDecision]) -> Iterator[Sequence[GroupDeci
     """Portions with PORTION pending ones each."""
     portion: list[GroupDecision] = []
     pending = 0
-    for each in decisions:
-        portion.append(each)
-        pending += each.is_pending
+    for decision in decisions:
+        portion.append(decision)
+        pending += decision.is_pending
         if pending == PORTION:
             yield portion
             portion, pending = [], 0
@@ -266,19 +270,22 @@ def _without_members(
 ) -> Iterator[tuple[str, GroupDecision]]:
     """The decisions, without the writes of groups that have members by now. The coordinator refuses a share
     group that has some as a whole."""
-    ids = [each.group for each in decisions if not each.share]
+    ids = [decision.group for decision in decisions if not decision.share]
     states = target.states(ids) if ids else {}
-    for each in decisions:
-        if each.share:
-            yield each.group, each
+    for decision in decisions:
+        if decision.share:
+            yield decision.group, decision
             continue
-        state = states[each.group]
+        state = states[decision.group]
         if isinstance(state, ClusterUnavailable):
-            yield each.group, withheld(each, SyncState.UNKNOWN, str(state))
+            yield decision.group, withheld(decision, SyncState.UNKNOWN, str(state))
         elif state not in EMPTY_STATES:
-            yield each.group, withheld(each, SyncState.ACTIVE, f"the group is {state} there")
+            yield (
+                decision.group,
+                withheld(decision, SyncState.ACTIVE, f"the group is {state} there"),
+            )
         else:
-            yield each.group, each
+            yield decision.group, decision
 
 
 def _settled(

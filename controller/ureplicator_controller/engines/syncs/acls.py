@@ -96,7 +96,7 @@ class AclWork:
             wanted,
             target=target,
             added=own,
-            synced=frozenset(each.target for each in topics),
+            synced=frozenset(topic.target for topic in topics),
             held=held_targets(snapshot, route, configured, topics),
             withheld=self._withheld(wanted - target, target),
         )
@@ -105,8 +105,10 @@ class AclWork:
         """Topics that the source has, by their ids: rights on the copies of any others stay. A
         cluster's name may lead to another one, and a topic may have been recreated."""
         source, _ = self._opened()
-        others = source.others({each.source: each.source_id for each in topics if each.source_id})
-        return tuple(each for each in topics if each.source not in others)
+        others = source.others(
+            {topic.source: topic.source_id for topic in topics if topic.source_id}
+        )
+        return tuple(topic for topic in topics if topic.source not in others)
 
     def _withheld(self, due: Acls, present: Acls) -> Acls:
         """Rights that could lock the copiers out."""

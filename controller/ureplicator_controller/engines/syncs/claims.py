@@ -55,7 +55,7 @@ class ClaimWork:
         source, target = self._opened()
         may_write = term.reading()
         claims = target.read()
-        wanted = {each.target_topic: each for each in self._wanted(snapshot, source.cluster_id())}
+        wanted = {own.target_topic: own for own in self._wanted(snapshot, source.cluster_id())}
         outcomes = {
             claim.source_topic: self._kept(claim, claims, target, may_write)
             for claim in wanted.values()
@@ -66,8 +66,8 @@ class ClaimWork:
         return outcomes
 
     def close(self) -> None:
-        for each in self._logs or ():
-            each.close()
+        for claim_log in self._logs or ():
+            claim_log.close()
 
     def _wanted(self, snapshot: Snapshot, source_cluster: str) -> Iterator[Claim]:
         for key, stored in sorted(snapshot.topics.items()):

@@ -52,10 +52,10 @@ def compare_topics(
 def _compared(
     topics: Sequence[SyncedTopic], *, source: TopicAdmin, target: TopicAdmin, rules: ConfigRules
 ) -> list[TopicDrift]:
-    here = _sides(source, [each.source for each in topics])
-    there = _sides(target, [each.target for each in topics])
+    here = _sides(source, [topic.source for topic in topics])
+    there = _sides(target, [topic.target for topic in topics])
     return [
-        topic_drift(each, here[each.source], there[each.target], rules=rules) for each in topics
+        topic_drift(topic, here[topic.source], there[topic.target], rules=rules) for topic in topics
     ]
 
 
@@ -112,15 +112,15 @@ def change_settings(
     target: TopicAdmin, drifts: Sequence[TopicDrift], *, may_write: Callable[[], bool]
 ) -> dict[str, TopicSync]:
     """Change what is to be changed; source topic -> outcome. Raises ClusterUnavailable."""
-    due = {each.topic.target: each.changes for each in drifts if each.changes}
+    due = {drift.topic.target: drift.changes for drift in drifts if drift.changes}
     if due and not may_write():
-        return {each.topic.source: _with_harm(_left(each), each) for each in drifts}
+        return {drift.topic.source: _with_harm(_left(drift), drift) for drift in drifts}
     failed = target.alter_settings(due)
     return {
-        each.topic.source: _with_harm(
-            _outcome(target, each, failed.get(each.topic.target), may_write), each
+        drift.topic.source: _with_harm(
+            _outcome(target, drift, failed.get(drift.topic.target), may_write), drift
         )
-        for each in drifts
+        for drift in drifts
     }
 
 

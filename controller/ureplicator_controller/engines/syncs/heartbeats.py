@@ -77,8 +77,8 @@ class HeartbeatThread:
     def close(self) -> None:
         """Stop; a thread that still waits for a cluster ends with the process."""
         if self._thread.stop(STOP_TIMEOUT_S):
-            for each in self._ends or ():
-                each.close()
+            for end in self._ends or ():
+                end.close()
 
     def run_once(self) -> float:
         """One round; returns the wait until the next one."""

@@ -162,24 +162,24 @@ class SyncThread:
         term = Term(epoch, seen=self._seen, clock=self._clock)
         outcomes = self._work.perform(snapshot, term)
         self._report(outcomes)
-        states = Counter(each.state.value for each in outcomes.values())
-        harm = {topic: each.harm for topic, each in outcomes.items() if each.harm}
+        states = Counter(outcome.state.value for outcome in outcomes.values())
+        harm = {topic: outcome.harm for topic, outcome in outcomes.items() if outcome.harm}
         self._reports.passed(epoch, states, _first_left(outcomes), harm=harm)
 
     def _report(self, outcomes: Mapping[str, TopicSync]) -> None:
         labels = str(self._route), self._work.kind
-        states = Counter(each.state for each in outcomes.values())
+        states = Counter(outcome.state for outcome in outcomes.values())
         for state in TopicSyncState:
             self._metrics.followed_topics.labels(*labels, state.value).set(states[state])
         self._metrics.follow_changes.labels(*labels).inc(
-            sum(each.changes for each in outcomes.values())
+            sum(outcome.changes for outcome in outcomes.values())
         )
         self._log(outcomes)
 
     def _log(self, outcomes: Mapping[str, TopicSync]) -> None:
         """Outcomes with a reason that is new."""
-        told = {topic: each for topic, each in outcomes.items() if each.reason}
-        new = [topic for topic, each in told.items() if self._logged.get(topic) != each]
+        told = {topic: outcome for topic, outcome in outcomes.items() if outcome.reason}
+        new = [topic for topic, outcome in told.items() if self._logged.get(topic) != outcome]
         for topic in new[:MAX_LOGGED]:
             is_done = told[topic].state is TopicSyncState.CHANGED
             level = logging.INFO if is_done else logging.WARNING
@@ -193,8 +193,8 @@ class SyncThread:
 def _first_left(outcomes: Mapping[str, TopicSync]) -> str:
     """Reason of the first topic that is not as it should be, or ""."""
     left = (
-        f"{topic}: {each.reason}"
-        for topic, each in sorted(outcomes.items())
-        if each.reason and each.state is not TopicSyncState.CHANGED
+        f"{topic}: {outcome.reason}"
+        for topic, outcome in sorted(outcomes.items())
+        if outcome.reason and outcome.state is not TopicSyncState.CHANGED
     )
     return next(left, "")

@@ -88,7 +88,7 @@ def _found(claims: Mapping[str, Any], name: str) -> object:
 def _words(claim: object) -> set[str]:
     if isinstance(claim, str):
         return set(claim.split())
-    return {each for each in claim if isinstance(each, str)} if isinstance(claim, list) else set()
+    return {word for word in claim if isinstance(word, str)} if isinstance(claim, list) else set()
 
 
 def _name(claims: Mapping[str, Any], claim: str) -> str:

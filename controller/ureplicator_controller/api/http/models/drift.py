@@ -55,7 +55,7 @@ def drift_json(config: RouteConfig, drift: TopicDrift) -> dict[str, Any]:
         "topic": drift.topic.source,
         "targetTopic": drift.topic.target,
         "partitions": _partitions(config, drift) if counts[0] != counts[1] else None,
-        "settings": [_setting(each) for each in drift.settings],
+        "settings": [_setting(setting) for setting in drift.settings],
         "reason": drift.reason,
     }
 

@@ -102,7 +102,7 @@ def configured_route(settings: Settings, name: str) -> RouteConfig:
     for config in settings.routes:
         if str(config.route) == name:
             return config
-    names = sorted(str(each.route) for each in settings.routes)
+    names = sorted(str(known.route) for known in settings.routes)
     raise not_found(
         f"no route {name} is configured{did_you_mean(name, names)}",
         field="route",

@@ -38,8 +38,8 @@ class UsageMetrics(Collector):
                 "core_hours_per_tb", "Core-hours for 10^12 copied bytes, in the last day."
             ),
         }
-        for each in found:
-            labels, cost = [str(each.route)], each.cost
+        for route_cost in found:
+            labels, cost = [str(route_cost.route)], route_cost.cost
             families["bytes"].add_metric(labels, cost.bytes)
             families["records"].add_metric(labels, cost.records)
             families["cpu"].add_metric(labels, cost.cpu_s)

@@ -109,7 +109,7 @@ class TimelineSampler:
         found = {past.number: past for past in past_events(fleet_state.snapshot.history)}
         topics = lagging_topics(lags, at_ms=at_ms, limit=MAX_TOPICS)
         changed = self._changed(found)
-        self.store.add(figures, [_kept_event(each) for each in changed], topics)
+        self.store.add(figures, [_kept_event(event) for event in changed], topics)
         if self._kept is not None and fleet_state.leader and fleet_state.leader.id == self._id:
             self._trace(changed)
         self._kept = found

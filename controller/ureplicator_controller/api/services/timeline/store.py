@@ -141,8 +141,8 @@ class TimelineStore:
     def add_usage(self, costs: Mapping[Route, CopyCost], *, at_ms: int) -> None:
         """Add what was copied since the last call."""
         rows = [
-            (str(route), at_ms, each.records, each.bytes, each.cpu_s)
-            for route, each in costs.items()
+            (str(route), at_ms, cost.records, cost.bytes, cost.cpu_s)
+            for route, cost in costs.items()
         ]
         with self._writing() as database:
             database.executemany("REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", rows)
