@@ -116,10 +116,10 @@ def prepare(
 
 def held_notes(extents: Mapping[int, Extent | PartitionUnavailable]) -> Iterator[str]:
     """Partitions of the source whose last records are not seen: they are not committed, and not copied."""
-    held = {n: each for n, each in extents.items() if isinstance(each, Extent) and each.held}
-    for number, each in sorted(held.items())[:MAX_HELD]:
+    held = {n: log for n, log in extents.items() if isinstance(log, Extent) and log.held}
+    for number, log in sorted(held.items())[:MAX_HELD]:
         yield (
-            f"partition {number}: {each.held} offsets behind {each.end} are held by an open transaction at"
+            f"partition {number}: {log.held} offsets behind {log.end} are held by an open transaction at"
             " the source: not compared"
         )
     if len(held) > MAX_HELD:
@@ -209,7 +209,7 @@ def _resolved(
         return {}
     if bound.offset != NO_OFFSET:
         return dict.fromkeys(numbers, bound.offset)
-    found = logs.offsets_at({(topic, each): bound.timestamp_ms for each in numbers})
+    found = logs.offsets_at({(topic, n): bound.timestamp_ms for n in numbers})
     offsets = {}
     for (_, number), offset in found.items():
         if isinstance(offset, PartitionUnavailable):

@@ -137,11 +137,11 @@ class Pending:
         """Pass what one side has before the other begins. They are no differences, but later repeats
         may be of them."""
         if not self._limits.target_from_start:
-            offsets = [each.offset for each in region.missing]
-            self._history.append(offsets, [each.print for each in region.missing])
+            offsets = [entry.offset for entry in region.missing]
+            self._history.append(offsets, [entry.print for entry in region.missing])
             region.missing = []
         if not self._limits.source_from_start:
-            prints = [each.print for each in region.extra]
+            prints = [entry.print for entry in region.extra]
             self._history.append([NO_OFFSET] * len(prints), prints)
             region.extra = []
 
@@ -219,8 +219,10 @@ class Pending:
 
     def _resolve_again(self, region: Region) -> None:
         self._waiting -= len(region.extra)
-        known = self._history.find({each.print for each in region.extra}, since=region.history_end)
-        extra = [each for each in region.extra if not self._is_repeat(each, known)]
+        known = self._history.find(
+            {entry.print for entry in region.extra}, since=region.history_end
+        )
+        extra = [entry for entry in region.extra if not self._is_repeat(entry, known)]
         if region.repeats or region.leading:
             extra = self._removed_at_source(extra, self._source_holes_left)
         self._report_foreign(extra)
@@ -243,10 +245,10 @@ class Pending:
 
     def _removed_at_target(self, missing: Sequence[Entry], holes: int) -> list[Entry]:
         """The rest."""
-        with_key = [each for each in missing if each.has_key]
-        removed = {id(each) for each in with_key[: max(0, holes)]}
+        with_key = [entry for entry in missing if entry.has_key]
+        removed = {id(entry) for entry in with_key[: max(0, holes)]}
         self.compacted += len(removed)
-        return [each for each in missing if id(each) not in removed]
+        return [entry for entry in missing if id(entry) not in removed]
 
     def _report_altered(self, missing: list[Entry], extra: list[Entry]) -> None:
         """Remove them from both lists."""
