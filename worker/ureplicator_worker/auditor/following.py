@@ -182,31 +182,31 @@ class RouteFollower:
 
     def _compare_rest(self, due: Sequence[Due], described: Described) -> None:
         """Records of what is not known to be equal, within the byte rate."""
-        new = {each.key: each.new(self._record_bytes) for each in due}
+        new = {topic.key: topic.new(self._record_bytes) for topic in due}
         total_bytes = sum(
             records.size_bytes for of_topic in new.values() for records in of_topic.values()
         )
         budget_bytes = self._config.audit.bytes_per_s * PASS_S
         share = min(1.0, budget_bytes / total_bytes) if total_bytes else 1.0
-        for each in due:
-            size_bytes = sum(records.size_bytes for records in new[each.key].values())
-            chosen = samples(new[each.key], budget_bytes=share * size_bytes)
-            if self._guarded(each, partial(self._topic, each, chosen, described)) is not None:
-                self.failures.remove(each.key)
+        for topic in due:
+            size_bytes = sum(records.size_bytes for records in new[topic.key].values())
+            chosen = samples(new[topic.key], budget_bytes=share * size_bytes)
+            if self._guarded(topic, partial(self._topic, topic, chosen, described)) is not None:
+                self.failures.remove(topic.key)
 
     def _compare_again(self, due: Sequence[Due], described: Described) -> None:
         """Ranges that differed before this pass, as far as they fit the byte rate."""
         now_s, budget_bytes = self._clock.monotonic_s(), self._config.audit.bytes_per_s * PASS_S
-        for each in due:
-            record_bytes = self._record_bytes.get(each.key, GUESSED_BYTES)
-            each = replace(each, audit=self._nodes.state(each.key))
-            chosen = differing(each, offsets=int(budget_bytes / record_bytes))
-            if not each.differs:
-                self._differing.remove(each.key)
-            elif chosen and self._differing.due(each.key, now_s=now_s):
+        for topic in due:
+            record_bytes = self._record_bytes.get(topic.key, GUESSED_BYTES)
+            topic = replace(topic, audit=self._nodes.state(topic.key))
+            chosen = differing(topic, offsets=int(budget_bytes / record_bytes))
+            if not topic.differs:
+                self._differing.remove(topic.key)
+            elif chosen and self._differing.due(topic.key, now_s=now_s):
                 budget_bytes -= record_bytes * sum(one.next - one.first for one in chosen.values())
-                self._differing.add(each.key, "differs", now_s=now_s)
-                self._guarded(each, partial(self._compared_again, each, chosen, described))
+                self._differing.add(topic.key, "differs", now_s=now_s)
+                self._guarded(topic, partial(self._compared_again, topic, chosen, described))
 
     def _compared_again(
         self, due: Due, chosen: Mapping[int, Sample], described: Described
@@ -324,13 +324,19 @@ class RouteFollower:
             Due(key, intent, self._nodes.state(key), known_positions(stored, intent), read_ms)
             for key, intent in topics.items()
         ]
-        shown = [each for each in due if self._guarded(each, partial(_shown, each, errors))]
+        shown = [
+            due_topic
+            for due_topic in due
+            if self._guarded(due_topic, partial(_shown, due_topic, errors))
+        ]
         return self._visible(shown, stored)
 
     def _visible(self, due: Sequence[Due], stored: Mapping[TargetPartition, Position]) -> list[Due]:
         """Leave partitions to a later pass whose copy cannot be read up to the position yet."""
         new = {
-            (each.target_topic, number) for each in due for number in each.new(self._record_bytes)
+            (due_topic.target_topic, number)
+            for due_topic in due
+            for number in due_topic.new(self._record_bytes)
         }
         if not new:
             return list(due)
@@ -339,7 +345,8 @@ class RouteFollower:
         for (topic, number), why in sorted(late.items()):
             logger.info("%s/%d is compared later: %s", topic, number, why)
         return [
-            each.without({n for topic, n in late if topic == each.target_topic}) for each in due
+            due_topic.without({n for topic, n in late if topic == due_topic.target_topic})
+            for due_topic in due
         ]
 
     def _forget(self, topics: Mapping[TopicKey, TopicIntent]) -> None:
@@ -410,8 +417,8 @@ class RouteFollower:
     ) -> tuple[AuditResult, str]:
         """Result of the comparison, and the reason if it is not complete."""
         ranges = [
-            PartitionRange(number, each.next, each.first, each.target_first)
-            for number, each in sorted(chosen.items())
+            PartitionRange(number, sample.next, sample.first, sample.target_first)
+            for number, sample in sorted(chosen.items())
         ]
         request = self._request(due, ranges, described)
         options = replace(request.options, stop_at_end=stop_at_end)
