@@ -217,7 +217,7 @@ class BrokerConnection:
             former_bytes = self.send_progress.queued
             request = self._login_request(run)
             size = self.send_progress.queued - former_bytes
-            later = (each._replace(end=each.end + size) for each in self._requests)
+            later = (waiting._replace(end=waiting.end + size) for waiting in self._requests)
             self._requests = deque((request, *later))
         else:
             login.completed(run, now_s)

@@ -423,7 +423,7 @@ class Ownership:
         if aborted:
             self._post(CommitFailed(aborted, number))
             return None
-        done = {part: each for part, each in records.items() if each[0] not in refused}
+        done = {part: record for part, record in records.items() if record[0] not in refused}
         self._order.committed((part, at.offset) for part, (_, at) in done.items())
         self._trials.taken(done)
         return done
