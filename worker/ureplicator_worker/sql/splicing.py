@@ -68,7 +68,7 @@ def _heads(attributes: Bytes, times_ms: Numbers, rests: Numbers) -> Iterator[mem
     numbers, masks = zip(
         write_varints(times_ms - first_ms), write_varints(np.arange(count)), strict=True
     )
-    lengths = 1 + rests + sum(each.sum(axis=1) for each in masks)
+    lengths = 1 + rests + sum(number_mask.sum(axis=1) for number_mask in masks)
     length, length_mask = write_varints(lengths)
     head = np.concatenate((length, attributes[:, None], *numbers), axis=1)
     mask = np.concatenate((length_mask, np.ones((count, 1), np.bool_), *masks), axis=1)
