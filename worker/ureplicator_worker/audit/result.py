@@ -268,9 +268,9 @@ def _finding(raw: Mapping[str, Any]) -> Finding:
 
 
 def _to_json(value: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    names = [each.name for each in fields(value) if each.name not in leave_out]
+    names = [attribute.name for attribute in fields(value) if attribute.name not in leave_out]
     found = {camel(name): getattr(value, name) for name in names}
-    return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
 
 
 def _from_json(kind: type[T], raw: Mapping[str, Any]) -> T:

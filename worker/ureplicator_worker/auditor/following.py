@@ -161,9 +161,13 @@ class RouteFollower:
     def _pass(self) -> bool:
         if not self._nodes.follow(self.route, Follower(self._auditor, self._clock.wall_ms())):
             return False
-        due = sorted(self._due(), key=lambda each: each.oldest_ms)
+        due = sorted(self._due(), key=lambda topic: topic.oldest_ms)
         described = self._preparation.described(
-            {each.key: each.intent for each in due if each.new(self._record_bytes) or each.differs}
+            {
+                topic.key: topic.intent
+                for topic in due
+                if topic.new(self._record_bytes) or topic.differs
+            }
         )
         late_s = self._clock.monotonic_s() + SCAN_S
 
@@ -171,12 +175,12 @@ class RouteFollower:
             return self._clock.monotonic_s() > late_s
 
         left = []
-        for each in due:
-            matched = self._guarded(each, partial(self._matched, each, described, late))
+        for topic in due:
+            matched = self._guarded(topic, partial(self._matched, topic, described, late))
             if matched is not None:
                 left.append(matched)
         self._compare_rest(left, described)
-        self._compare_again([each for each in due if each.differs], described)
+        self._compare_again([topic for topic in due if topic.differs], described)
         self.passes += 1
         return True
 
@@ -214,8 +218,12 @@ class RouteFollower:
         """Compare differing ranges again: findings replace the former ones where they cover all of them."""
         result, _ = self._compared(due, chosen, described, stop_at_end=True)
         found = compared_ranges(result, at_ms=due.read_ms)
-        covered = {number: each for number, each in found.items() if due.is_covered(number, each)}
-        findings = [each for each in stored_findings(result) if each.partition in covered]
+        covered = {
+            number: verified
+            for number, verified in found.items()
+            if due.is_covered(number, verified)
+        }
+        findings = [finding for finding in stored_findings(result) if finding.partition in covered]
         self._nodes.write(
             due.key, partial(corrected, compared=covered, findings=findings, intent=due.intent)
         )

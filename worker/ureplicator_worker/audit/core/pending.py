@@ -123,12 +123,12 @@ class Pending:
             self._pass_leading(region)
         for entry in region.missing:
             self._pair_or_wait(entry, self._missing, self._extra)
-        unknown = {each.print for each in region.extra} - self._missing.keys()
+        unknown = {entry.print for entry in region.extra} - self._missing.keys()
         known = self._history.find(unknown)
         for entry in region.extra:
             if not self._is_repeat(entry, known):
                 self._pair_or_wait(entry, self._extra, self._missing)
-        if any(each.waiting for each in (*region.missing, *region.extra)):
+        if any(entry.waiting for entry in (*region.missing, *region.extra)):
             self._regions.append(region)
         while self._waiting > MAX_WAITING:
             self._resolve(self._regions.popleft(), region.at)
@@ -187,17 +187,17 @@ class Pending:
         if region.resolved:
             self._resolve_again(region)
             return
-        missing = [each for each in region.missing if each.waiting]
-        extra = [each for each in region.extra if each.waiting]
+        missing = [entry for entry in region.missing if entry.waiting]
+        extra = [entry for entry in region.extra if entry.waiting]
         for entries, where in ((missing, self._missing), (extra, self._extra)):
             for entry in entries:
                 entry.waiting = False
                 _remove(where, entry)
         self._waiting -= len(missing) + len(extra)
-        known = self._history.find({each.print for each in extra}, since=region.history_end)
-        extra = [each for each in extra if not self._is_repeat(each, known)]
+        known = self._history.find({entry.print for entry in extra}, since=region.history_end)
+        extra = [entry for entry in extra if not self._is_repeat(entry, known)]
         if not self._limits.source_from_start:
-            kept = [each for each in extra if each.parts[3] >= self.oldest_ms]
+            kept = [entry for entry in extra if entry.parts[3] >= self.oldest_ms]
             self.compacted += len(extra) - len(kept)
             extra = kept
         if self._limits.source_compacted:
@@ -278,9 +278,9 @@ def _alike(
         shared = tuple(entry.parts[n] for n in likeness)
         if any(shared) and candidates.get(shared):
             pairs.append((entry, candidates[shared].popleft()))
-    paired = {id(each) for pair in pairs for each in pair}
-    missing[:] = [each for each in missing if id(each) not in paired]
-    extra[:] = [each for each in extra if id(each) not in paired]
+    paired = {id(entry) for pair in pairs for entry in pair}
+    missing[:] = [entry for entry in missing if id(entry) not in paired]
+    extra[:] = [entry for entry in extra if id(entry) not in paired]
     return pairs
 
 

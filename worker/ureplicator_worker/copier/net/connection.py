@@ -320,7 +320,7 @@ class BrokerConnection:
             reserved -= self._requests[0].reserved_bytes
         self._pool.unreserve(reserved)
         self._outgoing.clear()
-        lost = [each.context for each in self._requests if each.context is not _LOGIN]
+        lost = [request.context for request in self._requests if request.context is not _LOGIN]
         self._requests.clear()
         return lost
 
