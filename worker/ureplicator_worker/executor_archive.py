@@ -57,7 +57,7 @@ def required_distributions(names: Sequence[str]) -> dict[str, Distribution]:
             if must_exist:
                 raise
             continue
-        waiting += [(each, False) for each in _requirements(found[key], key)]
+        waiting += [(required, False) for required in _requirements(found[key], key)]
     return found
 
 

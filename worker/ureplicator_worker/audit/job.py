@@ -91,14 +91,14 @@ class _Progress:
         self._request = request
         self._clock = clock or SystemClock()
         self._began_ms = former.began_ms if former else self._now_ms()
-        known = {each.partition: each for each in former.partitions} if former else {}
+        known = {part.partition: part for part in former.partitions} if former else {}
         self._findings: list[Finding] = list(former.findings) if former else []
         self._failures: dict[int, int] = {}
         self._segments: dict[int, tuple[offset_map.MapSegment, ...]] = {}
         self._done: dict[int, PartitionResult] = known | {
-            each.partition: _begun(known.get(each.partition), each) for each in request.partitions
+            part.partition: _begun(known.get(part.partition), part) for part in request.partitions
         }
-        self._ranges = {each.partition: each for each in request.partitions}
+        self._ranges = {part.partition: part for part in request.partitions}
         self.open = [] if request.not_comparable else self._unfinished()
 
     def _unfinished(self) -> list[int]:
@@ -170,7 +170,7 @@ class _Progress:
             route=request.route,
             topic=request.topic,
             target_topic=request.target_topic,
-            partitions=tuple(each for _, each in sorted(self._done.items())),
+            partitions=tuple(done for _, done in sorted(self._done.items())),
             findings=tuple(sorted(self._findings, key=_order)),
             delivery=request.options.delivery,
             not_comparable=request.not_comparable,

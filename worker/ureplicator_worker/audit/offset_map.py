@@ -48,7 +48,7 @@ class Mapped:
 
     @property
     def end(self) -> int:
-        return max(each.end for each in self.segments)
+        return max(segment.end for segment in self.segments)
 
 
 def add_to_map(
@@ -64,7 +64,7 @@ def add_to_map(
     route = Route.parse(result.route)
     topic = map_topic(fleet=fleet, route=route)
     properties = clusters[route.target]
-    numbers = [Partition(route, result.topic, each.partition) for each in result.partitions]
+    numbers = [Partition(route, result.topic, done.partition) for done in result.partitions]
     maps = KafkaOffsetMaps(open_client(route.target, properties), topic, only=numbers)
     try:
         maps.update()
@@ -82,8 +82,8 @@ def plan(result: AuditResult, known: Mapping[Partition, PartitionMap]) -> Sequen
     """Additions for each partition of a result that has ended. `known`: what the topic holds of them."""
     route = Route.parse(result.route)
     return [
-        _planned(result, each, known.get(Partition(route, result.topic, each.partition)))
-        for each in result.partitions
+        _planned(result, done, known.get(Partition(route, result.topic, done.partition)))
+        for done in result.partitions
     ]
 
 
@@ -112,11 +112,11 @@ def _unusable(result: AuditResult, done: PartitionResult) -> str:
 def rows_of(result: AuditResult, planned: Sequence[Mapped]) -> Iterator[Row]:
     route = Route.parse(result.route)
     source_id, target_id = _ids(result)
-    for each in planned:
-        for at in range(0, len(each.segments), CHUNK_SEGMENTS):
-            part = each.segments[at : at + CHUNK_SEGMENTS]
+    for mapped in planned:
+        for at in range(0, len(mapped.segments), CHUNK_SEGMENTS):
+            part = mapped.segments[at : at + CHUNK_SEGMENTS]
             chunk = Chunk(source_id, target_id, part, level=LEVEL)
-            yield row(Partition(route, result.topic, each.partition), chunk)
+            yield row(Partition(route, result.topic, mapped.partition), chunk)
 
 
 def _ids(result: AuditResult) -> tuple[str, str]:

@@ -78,17 +78,19 @@ def prepare(
     copied = found_topic(target, copy, wanted.route.target)
     count = original.partitions
     numbers = sorted(set(wanted.numbers)) or range(count)
-    if wrong := [each for each in numbers if not 0 <= each < count]:
+    if wrong := [number for number in numbers if not 0 <= number < count]:
         raise PermanentError(f"{topic} has no partition {wrong[0]}: it has {count}")
     group = position_group(fleet=wanted.fleet, route=wanted.route)
     found = positions.read(group, {copy: numbers})
     stored = readable(found)
     wait_until_visible(stored, copies, pause=pause)
     hidden = {number: f"target: {why}" for (_, number), why in unreadable(found).items()}
-    ends = {number: each.offset for (_, number), each in stored.items() if each.offset >= 0}
+    ends = {
+        number: position.offset for (_, number), position in stored.items() if position.offset >= 0
+    }
     extents = {number: found for (_, number), found in logs.extents({topic: numbers}).items()}
-    unknown = [each for each in numbers if each not in ends and each not in hidden]
-    uncopied = _with_records({each: extents[each] for each in unknown})
+    unknown = [number for number in numbers if number not in ends and number not in hidden]
+    uncopied = _with_records({number: extents[number] for number in unknown})
     firsts = _resolved(wanted.first, topic, numbers, logs)
     limits = _resolved(wanted.end, topic, numbers, logs)
     known = options_of(options, settings, configs(source, topic), configs(target, copy))
@@ -98,13 +100,13 @@ def prepare(
         target_topic=copy,
         partitions=tuple(
             PartitionRange(
-                each,
-                min(ends.get(each, 0), limits.get(each, ends.get(each, 0))),
-                firsts.get(each, NO_OFFSET),
-                uncompared=hidden.get(each) or (NO_POSITION if each in uncopied else ""),
-                log_start=_start(extents[each]),
+                number,
+                min(ends.get(number, 0), limits.get(number, ends.get(number, 0))),
+                firsts.get(number, NO_OFFSET),
+                uncompared=hidden.get(number) or (NO_POSITION if number in uncopied else ""),
+                log_start=_start(extents[number]),
             )
-            for each in numbers
+            for number in numbers
         ),
         options=known,
         not_comparable=transformed(settings, topic) or ambiguous(known),
@@ -116,10 +118,10 @@ def prepare(
 
 def held_notes(extents: Mapping[int, Extent | PartitionUnavailable]) -> Iterator[str]:
     """Partitions of the source whose last records are not seen: they are not committed, and not copied."""
-    held = {n: each for n, each in extents.items() if isinstance(each, Extent) and each.held}
-    for number, each in sorted(held.items())[:MAX_HELD]:
+    held = {n: log for n, log in extents.items() if isinstance(log, Extent) and log.held}
+    for number, log in sorted(held.items())[:MAX_HELD]:
         yield (
-            f"partition {number}: {each.held} offsets behind {each.end} are held by an open transaction at"
+            f"partition {number}: {log.held} offsets behind {log.end} are held by an open transaction at"
             " the source: not compared"
         )
     if len(held) > MAX_HELD:
@@ -209,7 +211,7 @@ def _resolved(
         return {}
     if bound.offset != NO_OFFSET:
         return dict.fromkeys(numbers, bound.offset)
-    found = logs.offsets_at({(topic, each): bound.timestamp_ms for each in numbers})
+    found = logs.offsets_at({(topic, n): bound.timestamp_ms for n in numbers})
     offsets = {}
     for (_, number), offset in found.items():
         if isinstance(offset, PartitionUnavailable):

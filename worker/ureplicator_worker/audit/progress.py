@@ -11,11 +11,11 @@ def progress(request: AuditRequest, result: AuditResult, passed: int) -> tuple[i
     What the source's log no longer has at its start counts for neither, and partitions of a resumed result
     that were not requested do not count.
     """
-    reached = {each.partition: each.verified_to for each in result.partitions}
-    total = sum(max(0, each.end - _begin(each)) for each in request.partitions)
+    reached = {part.partition: part.verified_to for part in result.partitions}
+    total = sum(max(0, part.end - _begin(part)) for part in request.partitions)
     done = sum(
-        max(0, min(reached.get(each.partition, 0), each.end) - _begin(each))
-        for each in request.partitions
+        max(0, min(reached.get(part.partition, 0), part.end) - _begin(part))
+        for part in request.partitions
     )
     return min(done + passed, total), total
 

@@ -138,7 +138,7 @@ def _repair(
         )
     if records:
         refused |= PartitionWriter(clusters[target], copy, number).write(records)
-    return Repaired(number, tuple(each for each in records if each not in refused), refused)
+    return Repaired(number, tuple(offset for offset in records if offset not in refused), refused)
 
 
 def _whole(cluster: Mapping[str, str], topic: str, number: int) -> Iterator[Chunk]:

@@ -174,9 +174,9 @@ class AuditResult:
         if self.not_comparable:
             return AuditState.NOT_COMPARABLE
         repeats = self.total("repeated") if self.delivery is Delivery.EXACTLY_ONCE else 0
-        if repeats or any(each.differences for each in self.partitions):
+        if repeats or any(partition.differences for partition in self.partitions):
             return AuditState.DIFFERENT
-        if not all(each.complete for each in self.partitions):
+        if not all(partition.complete for partition in self.partitions):
             return AuditState.INCOMPLETE
         return AuditState.NOT_VERIFIED if self.unverified else AuditState.EQUAL
 
@@ -184,7 +184,7 @@ class AuditResult:
     def unverified(self) -> str:
         """Reason why an audit without differences proves nothing; "" if it does."""
         reasons = [
-            f"{each.partition}: {each.uncompared}" for each in self.partitions if each.uncompared
+            f"{part.partition}: {part.uncompared}" for part in self.partitions if part.uncompared
         ]
         if reasons:
             more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
@@ -195,7 +195,7 @@ class AuditResult:
     @property
     def reason(self) -> str:
         """One line for an audit that could not be done, or not to the end; "" for the others."""
-        incomplete = [each for each in self.partitions if not each.complete]
+        incomplete = [partition for partition in self.partitions if not partition.complete]
         why = incomplete[0].notes[-1:] if incomplete else ()
         reasons = {
             AuditState.NOT_COMPARABLE: self.not_comparable,
@@ -206,7 +206,7 @@ class AuditResult:
 
     def total(self, count: str) -> int:
         """Sum of one count over the partitions."""
-        return sum(getattr(each, count) for each in self.partitions)
+        return sum(getattr(partition, count) for partition in self.partitions)
 
     @property
     def next_steps(self) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class AuditResult:
         steps += [text for kind, text in _STEPS.items() if self.total(kind)]
         if self.total("repeated") and self.delivery is Delivery.EXACTLY_ONCE:
             steps.append(_REPEATED_IN_EXACTLY_ONCE)
-        if not self.not_comparable and not all(each.complete for each in self.partitions):
+        if not self.not_comparable and not all(partition.complete for partition in self.partitions):
             steps.append("the audit did not reach the end: run it again with --resume")
         if self.state is AuditState.NOT_VERIFIED:
             steps.append(f"nothing is proved: {self.unverified}")
@@ -230,8 +230,8 @@ class AuditResult:
             "state": self.state.value,
             "totals": {name: self.total(name) for name in counts},
             "nextSteps": list(self.next_steps),
-            "partitions": [_to_json(each) for each in self.partitions],
-            "findings": [_to_json(each) for each in self.findings],
+            "partitions": [_to_json(row) for row in self.partitions],
+            "findings": [_to_json(row) for row in self.findings],
         }
 
     @classmethod
@@ -241,8 +241,8 @@ class AuditResult:
         return replace(
             result,
             delivery=Delivery(result.delivery),
-            partitions=tuple(_from_json(PartitionResult, each) for each in raw["partitions"]),
-            findings=tuple(_finding(each) for each in raw["findings"]),
+            partitions=tuple(_from_json(PartitionResult, row) for row in raw["partitions"]),
+            findings=tuple(_finding(row) for row in raw["findings"]),
         )
 
 
@@ -268,15 +268,15 @@ def _finding(raw: Mapping[str, Any]) -> Finding:
 
 
 def _to_json(value: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    names = [each.name for each in fields(value) if each.name not in leave_out]
+    names = [attribute.name for attribute in fields(value) if attribute.name not in leave_out]
     found = {camel(name): getattr(value, name) for name in names}
-    return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
 
 
 def _from_json(kind: type[T], raw: Mapping[str, Any]) -> T:
     known: dict[str, Any] = {}
-    for each in fields(kind):  # type: ignore[arg-type]
-        if camel(each.name) in raw:
-            value = raw[camel(each.name)]
-            known[each.name] = tuple(value) if isinstance(value, list) else value
+    for attribute in fields(kind):  # type: ignore[arg-type]
+        if camel(attribute.name) in raw:
+            value = raw[camel(attribute.name)]
+            known[attribute.name] = tuple(value) if isinstance(value, list) else value
     return kind(**known)

@@ -43,7 +43,7 @@ def run_round(
             if not watcher.forced:
                 raise
             outcomes = []
-        if any(each.error for each in outcomes):
+        if any(outcome.error for outcome in outcomes):
             watcher.rest(RETRY_S)
     return outcomes, watcher.reason
 

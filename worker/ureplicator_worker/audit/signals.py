@@ -80,11 +80,11 @@ class DriverSignals:
 
     def passed(self) -> int:
         """Source offsets that the tasks have passed in this round."""
-        return sum(_number(each) for each in self._folder.iterdir() if each.name != _CANCEL)
+        return sum(_number(path) for path in self._folder.iterdir() if path.name != _CANCEL)
 
     def begin_round(self) -> None:
-        for each in self._folder.iterdir():
-            each.unlink()
+        for path in self._folder.iterdir():
+            path.unlink()
 
 
 def _number(path: Path) -> int:

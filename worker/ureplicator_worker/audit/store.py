@@ -62,10 +62,10 @@ def load(folder: Path) -> AuditResult | None:
 def save_parquet(spark: Frames, folder: Path, result: AuditResult) -> None:
     tables = ((FINDINGS, _FINDING, result.findings), (PARTITIONS, _PARTITION, result.partitions))
     for name, schema, rows in tables:
-        frame = spark.createDataFrame([_row(each) for each in rows], schema)
+        frame = spark.createDataFrame([_row(row) for row in rows], schema)
         frame.coalesce(1).write.mode("overwrite").parquet((folder / name).absolute().as_uri())
 
 
 def _row(value: Any) -> dict[str, Any]:
     row = asdict(value)
-    return {name: list(each) if isinstance(each, tuple) else each for name, each in row.items()}
+    return {name: list(cell) if isinstance(cell, tuple) else cell for name, cell in row.items()}

@@ -124,7 +124,7 @@ class PartitionLog:
         """Lowest timestamp of the first `PEEKED` records; None without records."""
         times: list[int] = []
         for chunk in self.chunks(first, end):
-            times += [each[3] for each in chunk.contents if each[3] is not None]
+            times += [content[3] for content in chunk.contents if content[3] is not None]
             if len(times) >= PEEKED:
                 break
         return min(times, default=None)
@@ -147,7 +147,7 @@ class PartitionLog:
             messages = self._consumer.consume(count, timeout=POLL_S)
             offsets, contents, ended = self._contents(messages, end)
             if offsets:
-                size = sum(len(each[1] or b"") + len(each[0] or b"") for each in contents)
+                size = sum(len(content[1] or b"") + len(content[0] or b"") for content in contents)
                 self._signals.sleep(self._pace.wait_s(size, now_s=time.monotonic()))
                 yield Chunk(offsets, contents, offsets[-1] + 1, size)
                 count = max(1, min(CHUNK_RECORDS, most_bytes * len(offsets) // max(1, size)))
@@ -233,9 +233,9 @@ class PartitionWriter:
             if left >= waiting:
                 raise ClusterUnavailable(f"{self._name}: not acknowledged within {WRITE_S:.0f} s")
             waiting = left
-        if lost := [each for each in failed.values() if each.code() < 0]:  # librdkafka's own
+        if lost := [error for error in failed.values() if error.code() < 0]:  # librdkafka's own
             raise ClusterUnavailable(f"{self._name}: {lost[0].str()}")
-        return {number: f"the target refuses it: {each.str()}" for number, each in failed.items()}
+        return {number: f"the target refuses it: {error.str()}" for number, error in failed.items()}
 
     def _send(self, number: int, content: Content, failed: dict[int, KafkaError]) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:

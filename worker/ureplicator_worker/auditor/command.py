@@ -105,7 +105,7 @@ def _mapped(
     result: AuditResult,
     clusters: Mapping[str, Mapping[str, str]],
 ) -> Sequence[Mapped]:
-    route = next(each for each in settings.routes if each.route == command.wanted.route)
+    route = next(config for config in settings.routes if config.route == command.wanted.route)
     return add_to_map(
         result,
         fleet=settings.fleet,

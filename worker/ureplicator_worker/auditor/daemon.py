@@ -235,7 +235,7 @@ class Auditor:
         return compare
 
     def _clusters(self) -> dict[str, dict[str, str]]:
-        return {name: dict(each.properties) for name, each in self._settings.clusters.items()}
+        return {name: dict(cluster.properties) for name, cluster in self._settings.clusters.items()}
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(

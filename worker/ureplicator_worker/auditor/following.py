@@ -161,9 +161,13 @@ class RouteFollower:
     def _pass(self) -> bool:
         if not self._nodes.follow(self.route, Follower(self._auditor, self._clock.wall_ms())):
             return False
-        due = sorted(self._due(), key=lambda each: each.oldest_ms)
+        due = sorted(self._due(), key=lambda topic: topic.oldest_ms)
         described = self._preparation.described(
-            {each.key: each.intent for each in due if each.new(self._record_bytes) or each.differs}
+            {
+                topic.key: topic.intent
+                for topic in due
+                if topic.new(self._record_bytes) or topic.differs
+            }
         )
         late_s = self._clock.monotonic_s() + SCAN_S
 
@@ -171,42 +175,42 @@ class RouteFollower:
             return self._clock.monotonic_s() > late_s
 
         left = []
-        for each in due:
-            matched = self._guarded(each, partial(self._matched, each, described, late))
+        for topic in due:
+            matched = self._guarded(topic, partial(self._matched, topic, described, late))
             if matched is not None:
                 left.append(matched)
         self._compare_rest(left, described)
-        self._compare_again([each for each in due if each.differs], described)
+        self._compare_again([topic for topic in due if topic.differs], described)
         self.passes += 1
         return True
 
     def _compare_rest(self, due: Sequence[Due], described: Described) -> None:
         """Records of what is not known to be equal, within the byte rate."""
-        new = {each.key: each.new(self._record_bytes) for each in due}
+        new = {topic.key: topic.new(self._record_bytes) for topic in due}
         total_bytes = sum(
             records.size_bytes for of_topic in new.values() for records in of_topic.values()
         )
         budget_bytes = self._config.audit.bytes_per_s * PASS_S
         share = min(1.0, budget_bytes / total_bytes) if total_bytes else 1.0
-        for each in due:
-            size_bytes = sum(records.size_bytes for records in new[each.key].values())
-            chosen = samples(new[each.key], budget_bytes=share * size_bytes)
-            if self._guarded(each, partial(self._topic, each, chosen, described)) is not None:
-                self.failures.remove(each.key)
+        for topic in due:
+            size_bytes = sum(records.size_bytes for records in new[topic.key].values())
+            chosen = samples(new[topic.key], budget_bytes=share * size_bytes)
+            if self._guarded(topic, partial(self._topic, topic, chosen, described)) is not None:
+                self.failures.remove(topic.key)
 
     def _compare_again(self, due: Sequence[Due], described: Described) -> None:
         """Ranges that differed before this pass, as far as they fit the byte rate."""
         now_s, budget_bytes = self._clock.monotonic_s(), self._config.audit.bytes_per_s * PASS_S
-        for each in due:
-            record_bytes = self._record_bytes.get(each.key, GUESSED_BYTES)
-            each = replace(each, audit=self._nodes.state(each.key))
-            chosen = differing(each, offsets=int(budget_bytes / record_bytes))
-            if not each.differs:
-                self._differing.remove(each.key)
-            elif chosen and self._differing.due(each.key, now_s=now_s):
+        for topic in due:
+            record_bytes = self._record_bytes.get(topic.key, GUESSED_BYTES)
+            topic = replace(topic, audit=self._nodes.state(topic.key))
+            chosen = differing(topic, offsets=int(budget_bytes / record_bytes))
+            if not topic.differs:
+                self._differing.remove(topic.key)
+            elif chosen and self._differing.due(topic.key, now_s=now_s):
                 budget_bytes -= record_bytes * sum(one.next - one.first for one in chosen.values())
-                self._differing.add(each.key, "differs", now_s=now_s)
-                self._guarded(each, partial(self._compared_again, each, chosen, described))
+                self._differing.add(topic.key, "differs", now_s=now_s)
+                self._guarded(topic, partial(self._compared_again, topic, chosen, described))
 
     def _compared_again(
         self, due: Due, chosen: Mapping[int, Sample], described: Described
@@ -214,8 +218,12 @@ class RouteFollower:
         """Compare differing ranges again: findings replace the former ones where they cover all of them."""
         result, _ = self._compared(due, chosen, described, stop_at_end=True)
         found = compared_ranges(result, at_ms=due.read_ms)
-        covered = {number: each for number, each in found.items() if due.is_covered(number, each)}
-        findings = [each for each in stored_findings(result) if each.partition in covered]
+        covered = {
+            number: verified
+            for number, verified in found.items()
+            if due.is_covered(number, verified)
+        }
+        findings = [finding for finding in stored_findings(result) if finding.partition in covered]
         self._nodes.write(
             due.key, partial(corrected, compared=covered, findings=findings, intent=due.intent)
         )
@@ -324,13 +332,19 @@ class RouteFollower:
             Due(key, intent, self._nodes.state(key), known_positions(stored, intent), read_ms)
             for key, intent in topics.items()
         ]
-        shown = [each for each in due if self._guarded(each, partial(_shown, each, errors))]
+        shown = [
+            due_topic
+            for due_topic in due
+            if self._guarded(due_topic, partial(_shown, due_topic, errors))
+        ]
         return self._visible(shown, stored)
 
     def _visible(self, due: Sequence[Due], stored: Mapping[TargetPartition, Position]) -> list[Due]:
         """Leave partitions to a later pass whose copy cannot be read up to the position yet."""
         new = {
-            (each.target_topic, number) for each in due for number in each.new(self._record_bytes)
+            (due_topic.target_topic, number)
+            for due_topic in due
+            for number in due_topic.new(self._record_bytes)
         }
         if not new:
             return list(due)
@@ -339,7 +353,8 @@ class RouteFollower:
         for (topic, number), why in sorted(late.items()):
             logger.info("%s/%d is compared later: %s", topic, number, why)
         return [
-            each.without({n for topic, n in late if topic == each.target_topic}) for each in due
+            due_topic.without({n for topic, n in late if topic == due_topic.target_topic})
+            for due_topic in due
         ]
 
     def _forget(self, topics: Mapping[TopicKey, TopicIntent]) -> None:
@@ -410,8 +425,8 @@ class RouteFollower:
     ) -> tuple[AuditResult, str]:
         """Result of the comparison, and the reason if it is not complete."""
         ranges = [
-            PartitionRange(number, each.next, each.first, each.target_first)
-            for number, each in sorted(chosen.items())
+            PartitionRange(number, sample.next, sample.first, sample.target_first)
+            for number, sample in sorted(chosen.items())
         ]
         request = self._request(due, ranges, described)
         options = replace(request.options, stop_at_end=stop_at_end)

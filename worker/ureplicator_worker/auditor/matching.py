@@ -50,8 +50,8 @@ class Progress:
         """True if one of them goes on."""
         if ranges:
             self.compared.append((ranges, findings))
-        for number, each in ranges.items():
-            self.places[number] = Place(each.next, each.target_next)
+        for number, verified in ranges.items():
+            self.places[number] = Place(verified.next, verified.target_next)
         return bool(ranges)
 
 
@@ -74,13 +74,13 @@ def matched(
         went_on = progress.add(
             {
                 number: VerifiedRange(
-                    wanted[number].source, each.place.source, at_ms, each.place.target
+                    wanted[number].source, reached.place.source, at_ms, reached.place.target
                 )
-                for number, each in found.items()
-                if each.place.source > wanted[number].source
+                for number, reached in found.items()
+                if reached.place.source > wanted[number].source
             }
         )
-        gaps = {n: _gap(each, ends[n]) for n, each in found.items() if each.differs}
+        gaps = {n: _gap(reached, ends[n]) for n, reached in found.items() if reached.differs}
         if late() or (gaps and gap == GAPS):
             left = {n for n, place in progress.places.items() if place.source < ends[n]}
             progress.unfinished = frozenset(left)

@@ -99,7 +99,7 @@ class AuditNodes:
                 continue
             if (wanted := self._request(key)) is not None:
                 found.append((key, wanted))
-        yield from sorted(found, key=lambda each: each[1].requested_ms)
+        yield from sorted(found, key=lambda request: request[1].requested_ms)
 
     def intent(self, key: TopicKey) -> TopicIntent | None:
         """Raises PermanentError: it cannot be read."""

@@ -36,24 +36,26 @@ def compared_ranges(result: AuditResult, *, at_ms: int) -> dict[int, VerifiedRan
     A comparison may go on beyond them, with what was copied meanwhile: then its end is the time.
     """
     return {
-        each.partition: VerifiedRange(
-            each.verified_from,
-            each.verified_to,
-            max(at_ms, result.ended_ms) if each.verified_to > each.end else at_ms,
-            each.target_to,
-            _differences(each, result),
+        part.partition: VerifiedRange(
+            part.verified_from,
+            part.verified_to,
+            max(at_ms, result.ended_ms) if part.verified_to > part.end else at_ms,
+            part.target_to,
+            _differences(part, result),
         )
-        for each in result.partitions
-        if 0 <= each.verified_from < each.verified_to and not each.uncompared
+        for part in result.partitions
+        if 0 <= part.verified_from < part.verified_to and not part.uncompared
     }
 
 
 def stored_findings(result: AuditResult) -> tuple[StoredFinding, ...]:
     kinds = kinds_of(result.delivery)
     return tuple(
-        StoredFinding(each.partition, each.kind.value, each.source_offset, each.target_offset)
-        for each in result.findings
-        if each.kind in kinds
+        StoredFinding(
+            finding.partition, finding.kind.value, finding.source_offset, finding.target_offset
+        )
+        for finding in result.findings
+        if finding.kind in kinds
     )
 
 
@@ -67,12 +69,12 @@ def outcome_of(result: AuditResult) -> str:
     records differ."""
     if result.not_comparable:
         return shortened(f"not comparable: {result.not_comparable}")
-    open_ones = [each for each in result.partitions if not each.complete]
+    open_ones = [partition for partition in result.partitions if not partition.complete]
     if open_ones:
         first = open_ones[0]
         why = first.notes[-1] if first.notes else "its end was not reached"
         return shortened(f"{len(open_ones)} partitions incomplete, first {first.partition}: {why}")
-    nothing = any(each.uncompared for each in result.partitions)
+    nothing = any(partition.uncompared for partition in result.partitions)
     if nothing or result.state is AuditState.NOT_VERIFIED:
         return shortened(f"{NOT_VERIFIED}: {result.unverified}")
     return DONE
@@ -200,9 +202,9 @@ def _differences(compared: PartitionResult, result: AuditResult) -> Differences 
     if not found:
         return None
     offsets = [
-        each.source_offset
-        for each in result.findings
-        if each.partition == compared.partition and each.kind in kinds
+        finding.source_offset
+        for finding in result.findings
+        if finding.partition == compared.partition and finding.kind in kinds
     ]
     first, last = _extent(compared, offsets, sum(found.values()))
     return Differences(first, last, found)

@@ -64,15 +64,15 @@ class AuditorPages:
             "audits": self._requests.counts,
             "requests": self._failing(self._requests.failures),
             "routes": {
-                str(each.route): {
-                    "passes": each.passes,
-                    "error": each.error,
-                    "passedOffsets": each.passed,
-                    "comparedOffsets": each.compared,
-                    "differences": each.differences,
-                    "topics": self._failing(each.failures),
+                str(follower.route): {
+                    "passes": follower.passes,
+                    "error": follower.error,
+                    "passedOffsets": follower.passed,
+                    "comparedOffsets": follower.compared,
+                    "differences": follower.differences,
+                    "topics": self._failing(follower.failures),
                 }
-                for each in self._followers
+                for follower in self._followers
             },
         }
 
@@ -84,11 +84,11 @@ class AuditorPages:
             "failures": failures.total,
             "first": {
                 str(key): {
-                    "reason": each.reason,
-                    "failures": each.backoff.failures,
-                    "retryInSeconds": round(max(0.0, each.retry_s - now_s)),
+                    "reason": failure.reason,
+                    "failures": failure.backoff.failures,
+                    "retryInSeconds": round(max(0.0, failure.retry_s - now_s)),
                 }
-                for key, each in sorted(failing.items())[:MAX_FAILING]
+                for key, failure in sorted(failing.items())[:MAX_FAILING]
             },
         }
 

@@ -84,8 +84,8 @@ class Preparation:
         """Raises OperatingError, also if the copy cannot be read up to the positions."""
         self._wait_until_visible(key, intent.target_topic, sorted(wanted.ranges))
         ranges = [
-            PartitionRange(number, each.next, each.first)
-            for number, each in sorted(wanted.ranges.items())
+            PartitionRange(number, range_.next, range_.first)
+            for number, range_ in sorted(wanted.ranges.items())
         ]
         request = self.comparison(
             key,
@@ -127,7 +127,7 @@ class Preparation:
             with closing(self._admins(cluster)) as admin:
                 for first in range(0, len(topics), BATCH):
                     batch = topics[first : first + BATCH]
-                    found |= {(cluster, t): each for t, each in _batch(admin, cluster, batch)}
+                    found |= {(cluster, t): result for t, result in _batch(admin, cluster, batch)}
         except OperatingError as error:
             return {(cluster, topic): error for topic in topics} | found
         return found

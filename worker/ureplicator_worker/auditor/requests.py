@@ -162,7 +162,9 @@ class RequestedAudits:
     ) -> None:
         """`passed`: source offsets since the result."""
         partitions = result.partitions if result else ()
-        verified = sum(max(0, each.verified_to - each.verified_from) for each in partitions)
+        verified = sum(
+            max(0, partition.verified_to - partition.verified_from) for partition in partitions
+        )
         now = replace(
             running,
             compared=min(running.offsets, verified + passed),

@@ -69,7 +69,7 @@ class Due:
     @property
     def oldest_ms(self) -> int:
         known = self.audit.partitions.values() if self.audit else ()
-        return min((each.at_ms for each in known), default=0)
+        return min((verified.at_ms for verified in known), default=0)
 
     def new(self, sizes: Mapping[TopicKey, float]) -> dict[int, NewRecords]:
         """Records that were copied and not looked at, by partition. `sizes`: of a record, in bytes, of topics
@@ -90,12 +90,12 @@ class Due:
     @property
     def differs(self) -> bool:
         known = self.audit.partitions.values() if self.audit else ()
-        return any(each.differences for each in known)
+        return any(verified.differences for verified in known)
 
     def findings(self, numbers: Collection[int]) -> Iterator[Finding]:
         """Known differences of these partitions."""
         known = self.audit.findings if self.audit else ()
-        return (each for each in known if each.partition in numbers)
+        return (finding for finding in known if finding.partition in numbers)
 
     def is_covered(self, number: int, new: VerifiedRange) -> bool:
         """True if all differences of a partition lie in this range."""
@@ -130,9 +130,13 @@ class Sample:
 
 def samples(new: Mapping[int, NewRecords], *, budget_bytes: float) -> dict[int, Sample]:
     """The whole of each partition if that fits the budget, else the same share of each, its newest."""
-    total_bytes = sum(each.size_bytes for each in new.values())
+    total_bytes = sum(records.size_bytes for records in new.values())
     share = min(1.0, budget_bytes / total_bytes) if total_bytes else 1.0
-    return {number: _sample(each, share) for number, each in new.items() if each.first < each.next}
+    return {
+        number: _sample(records, share)
+        for number, records in new.items()
+        if records.first < records.next
+    }
 
 
 def _sample(new: NewRecords, share: float) -> Sample:
@@ -180,7 +184,7 @@ def known_positions(
     """Positions of the partitions that have one."""
     topic = intent.target_topic
     stored = {n: found[topic, n] for n in range(intent.partitions) if (topic, n) in found}
-    return {number: each.offset for number, each in stored.items() if each.offset >= 0}
+    return {number: position.offset for number, position in stored.items() if position.offset >= 0}
 
 
 def caught_up(due: Due, number: int, position: int) -> VerifiedRange | None:

@@ -66,10 +66,10 @@ def _map(steps: int) -> _Tables:
     """The map, composed of those for half of the steps."""
     bits = [1 << bit for bit in range(32)]
     if steps == 1:
-        bits = [_plain(_ZEROS, each) for each in bits]
+        bits = [_plain(_ZEROS, plain) for plain in bits]
     else:
         half = steps // 2
-        bits = [_mapped(_mapped(each, half), steps - half) for each in bits]
+        bits = [_mapped(_mapped(plain, half), steps - half) for plain in bits]
     return _table(bits[:8]), _table(bits[8:16]), _table(bits[16:24]), _table(bits[24:])
 
 
@@ -77,5 +77,5 @@ def _table(bits: list[int]) -> array[int]:
     """Results for each value of a byte, by those for each of its bits."""
     table = array("I", [0])
     for result in bits:
-        table.extend([each ^ result for each in table])
+        table.extend([entry ^ result for entry in table])
     return table

@@ -162,7 +162,7 @@ def _unlz4(payload: Bytes, limit_bytes: int) -> Bytes:
     try:
         return _unlz4_all(view[: lz4_end(view)], limit_bytes)
     except cramjam.DecompressionError as error:
-        if not any(each in str(error) for each in _LZ4_UNCHECKED):
+        if not any(part in str(error) for part in _LZ4_UNCHECKED):
             raise
     return _unlz4_all(lz4_unchecked(view), limit_bytes)
 
@@ -176,7 +176,7 @@ def _unzstd(payload: Bytes, limit_bytes: int) -> Bytes:
     try:
         return _unzstd_all(payload, limit_bytes)
     except cramjam.DecompressionError as error:
-        if not any(each in str(error) for each in _ZSTD_CUT):
+        if not any(part in str(error) for part in _ZSTD_CUT):
             raise
     view = memoryview(payload)
     return _unzstd_all(view[: zstd_end(view)], limit_bytes)

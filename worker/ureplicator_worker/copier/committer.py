@@ -63,7 +63,7 @@ class Committer:
         if not self._delivery.is_due(now_s, drained=drained):
             return
         progress = self._lane.progress(
-            each.partition for each in owned if each.state in COMMITTABLE
+            held.partition for held in owned if held.state in COMMITTABLE
         )
         due = self._delivery.seal(progress, now_s)
         if due:

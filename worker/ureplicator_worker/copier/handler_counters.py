@@ -60,14 +60,14 @@ class HandlerCounters:
     def reports(self, route: Route) -> dict[str, HandlerReport]:
         return {
             f"{route}/{topic}": HandlerReport(
-                records=each.records,
-                outputs=each.outputs,
-                dropped=each.dropped,
-                dead_letters=each.dead_letters,
-                errors=each.errors,
-                chunks=each.chunks,
-                busy_ms=round(each.busy_ms),
-                starts=each.starts,
+                records=counters.records,
+                outputs=counters.outputs,
+                dropped=counters.dropped,
+                dead_letters=counters.dead_letters,
+                errors=counters.errors,
+                chunks=counters.chunks,
+                busy_ms=round(counters.busy_ms),
+                starts=counters.starts,
             )
-            for topic, each in self._topics.items()
+            for topic, counters in self._topics.items()
         }

@@ -50,7 +50,9 @@ class ReportDelta:
         self, reports: Mapping[Partition, PartitionReport]
     ) -> dict[Partition, PartitionReport]:
         """States that differ from what was sent last; they count as sent."""
-        changed = {part: each for part, each in reports.items() if self._sent.get(part) != each}
+        changed = {
+            part: report for part, report in reports.items() if self._sent.get(part) != report
+        }
         self._sent.update(changed)
         self._number += 1
         if self._number % FULL_EVERY == 0:
@@ -81,7 +83,9 @@ class SegmentDelta:
     ) -> dict[Partition, tuple[Segment, ...]]:
         """Segments that differ from what was sent last; they count as sent."""
         changed = {
-            part: tuple(each) for part, each in segments.items() if self._sent.get(part) != each
+            part: tuple(current)
+            for part, current in segments.items()
+            if self._sent.get(part) != current
         }
         self._sent.update(changed)
         return changed
@@ -113,16 +117,16 @@ def partition_reports(
     go through at times (`commit_error`).
     """
     reports: dict[Partition, PartitionReport] = {}
-    for each in owned:
-        if each.state in IN_LANE:
-            status = lane.status(each.partition)
-            fenced = each.state is CopyState.SUSPENDED
-            suspended_for = each.trial or cluster_error or FENCED
+    for held in owned:
+        if held.state in IN_LANE:
+            status = lane.status(held.partition)
+            fenced = held.state is CopyState.SUSPENDED
+            suspended_for = held.trial or cluster_error or FENCED
             error = suspended_for if fenced else commit_error
-            reports[each.partition] = _in_lane(each.state, status, committed(each.partition), error)
-        elif each.state is CopyState.STARTING:
+            reports[held.partition] = _in_lane(held.state, status, committed(held.partition), error)
+        elif held.state is CopyState.STARTING:
             state = PartitionState.ERROR if cluster_error else PartitionState.OFFLINE
-            reports[each.partition] = PartitionReport(state, cluster_error or "starting")
+            reports[held.partition] = PartitionReport(state, cluster_error or "starting")
     return reports
 
 

@@ -55,7 +55,9 @@ class SourceOffsetPublisher:
             return
         if self._metadata.publish(self._group, positions, failed=self._failures.post):
             self._last = positions
-            self._published |= {key: (each.offset, now_s) for key, each in positions.items()}
+            self._published |= {
+                key: (position.offset, now_s) for key, position in positions.items()
+            }
         else:
             self._due = True
 
@@ -64,9 +66,9 @@ class SourceOffsetPublisher:
     ) -> dict[TopicPartition, Position]:
         """Positions to publish now. Partitions that were released since are forgotten."""
         present = {
-            (each.partition.topic, each.partition.number): committed(each.partition)
-            for each in owned
-            if each.state in IN_LANE and each.grant and each.grant.settings.publish_to_source
+            (held.partition.topic, held.partition.number): committed(held.partition)
+            for held in owned
+            if held.state in IN_LANE and held.grant and held.grant.settings.publish_to_source
         }
         self._published = {key: at for key, at in self._published.items() if key in present}
         nothing = (-1, -RENEW_S)

@@ -139,9 +139,9 @@ def _search(
     """Offsets at the source."""
     by_key = {(part.topic, part.number): part for part in decisions}
     wanted = {
-        key: each.time_ms
-        for key, each in zip(by_key, decisions.values(), strict=True)
-        if each.time_ms is not None
+        key: decision.time_ms
+        for key, decision in zip(by_key, decisions.values(), strict=True)
+        if decision.time_ms is not None
     }
     for portion in offsets_at(source, view, wanted):
         found: dict[Partition, StartPosition | CannotStart] = {}

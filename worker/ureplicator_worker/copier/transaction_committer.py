@@ -106,7 +106,7 @@ class TransactionCommitter:
 
     def _due(self, owned: Iterable[OwnedPartition], now_s: float) -> dict[Partition, Progress]:
         """Positions of everything in the lane: a suspended partition was aborted with the rest."""
-        in_lane = [each.partition for each in owned if each.state in IN_LANE]
+        in_lane = [held.partition for held in owned if held.state in IN_LANE]
         return self._delivery.due(self._lane.progress(in_lane), now_s)
 
     def _commit(self, owned: Iterable[OwnedPartition], now_s: float) -> None:

@@ -209,7 +209,7 @@ def _close(state: WorkerState, slot: Slot, reason: str) -> None:
 
 def start_and_watch(state: WorkerState) -> list[Instruction]:
     """Start copiers of idle slots, kill those that exceed a timeout."""
-    return [each for slot in list(state.slots) for each in _watch(state, slot)]
+    return [instruction for slot in list(state.slots) for instruction in _watch(state, slot)]
 
 
 def _watch(state: WorkerState, slot: Slot) -> list[Instruction]:
@@ -274,7 +274,9 @@ def balance_slots(state: WorkerState) -> list[Instruction]:
     is_due = state.balance.uneven
     state.balance = Balance(state.now_s, uneven=bool(leaving))
     moved = leaving if is_due else {}
-    return [each for n in moved for each in _make_leave(state, state.slots[n], moved[n])]
+    return [
+        instruction for n in moved for instruction in _make_leave(state, state.slots[n], moved[n])
+    ]
 
 
 def _is_calm(state: WorkerState) -> bool:

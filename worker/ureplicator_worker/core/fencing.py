@@ -37,7 +37,7 @@ def fence_configured_routes(state: WorkerState) -> list[Instruction]:
     """Fence them at the first session, so that a later assignment need not wait for it."""
     if state.session.id is None or state.drain:
         return []
-    return [each for route in state.routes for each in fence_if_due(state, route)]
+    return [instruction for route in state.routes for instruction in fence_if_due(state, route)]
 
 
 def fence_if_due(state: WorkerState, route: Route) -> list[Instruction]:

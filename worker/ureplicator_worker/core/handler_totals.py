@@ -29,5 +29,5 @@ class HandlerTotals:
 
     def of(self, topics: Collection[str]) -> dict[str, HandlerReport]:
         """Totals of these, as far as they have a handler; all others are forgotten."""
-        self._totals = {topic: each for topic, each in self._totals.items() if topic in topics}
+        self._totals = {topic: report for topic, report in self._totals.items() if topic in topics}
         return self._totals

@@ -87,7 +87,7 @@ class CapacityProbe:
 def addresses(master: str) -> Sequence[Address]:
     """Addresses of a master: `spark://h1:p1,h2:p2` or `k8s://https://h:p`; none if it is of another kind."""
     if master.startswith("spark://"):
-        pairs = (each.rpartition(":") for each in master.removeprefix("spark://").split(","))
+        pairs = (address.rpartition(":") for address in master.removeprefix("spark://").split(","))
         return [(host.strip("[]"), int(port)) for host, _, port in pairs]
     if master.startswith("k8s://"):
         url = master.removeprefix("k8s://")

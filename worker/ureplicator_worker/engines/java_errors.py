@@ -34,7 +34,7 @@ def cause_of(text: str) -> str:
     only announces the next one.
     """
     found = list(_exceptions(text))
-    named = next((each for each in found if _names_something(each[1])), None)
+    named = next((exception for exception in found if _names_something(exception[1])), None)
     kind, message = named or (found[-1] if found else ("", ""))
     return f"{kind}: {message}" if message else kind
 

@@ -47,7 +47,10 @@ def fetch_to_ack(slots: Mapping[int, Measures]) -> Metric:
     return histogram(
         "ureplicator_worker_fetch_to_ack_seconds",
         "From the response that brought a batch to its acknowledgement by the target",
-        {slot: (each.fetch_to_ack_ms, each.fetch_to_ack_sum_ms) for slot, each in slots.items()},
+        {
+            slot: (measures.fetch_to_ack_ms, measures.fetch_to_ack_sum_ms)
+            for slot, measures in slots.items()
+        },
     )
 
 
@@ -60,10 +63,10 @@ def transaction_metrics(counts: Mapping[Route, TransactionCounts]) -> Iterator[M
         "Time in which a slot sends nothing new: from the seal of a transaction to its commit",
         labels=("route",),
     )
-    for route, each in sorted(counts.items()):
+    for route, transactions in sorted(counts.items()):
         for outcome in ("committed", "aborted"):
-            outcomes.add_metric((str(route), outcome), getattr(each, outcome))
-        commits.add_metric((str(route),), each.committed, each.commit_ms / 1_000)
+            outcomes.add_metric((str(route), outcome), getattr(transactions, outcome))
+        commits.add_metric((str(route),), transactions.committed, transactions.commit_ms / 1_000)
     yield from (outcomes, commits)
 
 
@@ -105,6 +108,6 @@ def processes(
 ) -> Mapping[tuple[str, str], ProcessUse]:
     """Kind of process and number of its slot -> its use."""
     return {("driver", ""): use_of(os.getpid()), ("jvm", ""): use_of(jvm_pid)} | {
-        ("copier", str(slot)): ProcessUse(each.cpu_ms / 1_000, each.memory_bytes)
-        for slot, each in slots.items()
+        ("copier", str(slot)): ProcessUse(measures.cpu_ms / 1_000, measures.memory_bytes)
+        for slot, measures in slots.items()
     }

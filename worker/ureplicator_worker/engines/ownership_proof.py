@@ -115,7 +115,7 @@ class OwnershipProver:
     def cancel(self, copier: CopierId) -> None:
         """Drop the requests of a copier whose connection is closed."""
         with self._changed:
-            self._queue = deque(each for each in self._queue if each.copier != copier)
+            self._queue = deque(waiting for waiting in self._queue if waiting.copier != copier)
 
     def _work(self) -> None:
         while True:

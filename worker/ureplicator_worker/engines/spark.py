@@ -318,7 +318,9 @@ def _convert_no_arrays() -> None:
 
     It imports pandas and pyarrow at the first call into the JVM: a second of the start, and 90 MB.
     """
-    INPUT_CONVERTER[:] = [each for each in INPUT_CONVERTER if "Numpy" not in type(each).__name__]
+    INPUT_CONVERTER[:] = [
+        converter for converter in INPUT_CONVERTER if "Numpy" not in type(converter).__name__
+    ]
 
 
 def _registered_cores(spark: Any) -> int:

@@ -92,9 +92,9 @@ class Telemetry:
     def count(self, copier: CopierId, report: CopierReport, held: Collection[Partition]) -> None:
         """Add a report of a copier."""
         with self._lock:
-            for partition, each in report.partitions.items():
+            for partition, partition_report in report.partitions.items():
                 if partition in held:
-                    self._count(copier, partition, each)
+                    self._count(copier, partition, partition_report)
             for partition, segments in report.segments.items():
                 if partition in held:
                     self._segments[partition] = array("q", chain.from_iterable(segments))
@@ -117,16 +117,16 @@ class Telemetry:
     ) -> dict[Partition, PartitionLoad]:
         """Loads of all held partitions; rates are those since the last call."""
         with self._lock:
-            for partition, each in held.items():
-                sample, trend = self._sample(partition, each), self._trends.get(partition)
+            for partition, holding in held.items():
+                sample, trend = self._sample(partition, holding), self._trends.get(partition)
                 self._trends[partition] = (
                     load_samples.following(trend, sample, now_s)
                     if trend
                     else load_samples.first(sample, now_s)
                 )
             return {
-                partition: replace(self._trends[partition].load, slot=each.slot)
-                for partition, each in held.items()
+                partition: replace(self._trends[partition].load, slot=holding.slot)
+                for partition, holding in held.items()
             }
 
     def _sample(self, partition: Partition, held: HeldPartition) -> Sample:
@@ -265,14 +265,14 @@ class Telemetry:
                     if getattr(counters.last, name) >= 0:
                         gauge.add_metric(labels, getattr(counters.last, name))
             others = (self._latency_metric(), *self._limit_metrics(), *self._measured())
-            handlers = self._handlers.of({f"{each.route}/{each.topic}" for each in held})
+            handlers = self._handlers.of({f"{part.route}/{part.topic}" for part in held})
         yield from (*kinds.values(), *gauges.values(), *others, *handler_metrics(handlers))
 
     def _latency_metric(self) -> Metric:
         return families.histogram(
             "ureplicator_worker_latency_seconds",
             "From a record's timestamp to its acknowledgement by the target",
-            {slot: (each.totals, each.sum_ms) for slot, each in self._latencies.items()},
+            {slot: (latency.totals, latency.sum_ms) for slot, latency in self._latencies.items()},
         )
 
     def _measured(self) -> Iterator[Metric]:

@@ -22,5 +22,5 @@ class UsageMeter:
     def usage(self) -> WorkerUsage:
         """The usage until now."""
         used = processes(self._telemetry.measures(), jvm_pid=self._jvm_pid())
-        cpu_s = sum(each.cpu_s for each in used.values())
+        cpu_s = sum(use.cpu_s for use in used.values())
         return WorkerUsage(self._started_ms, round(cpu_s * 1_000), self._telemetry.routes())

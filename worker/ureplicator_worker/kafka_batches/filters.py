@@ -50,15 +50,17 @@ class Wanted:
 
 def wanted(filters: Iterable[Filter]) -> Wanted:
     found = Wanted()
-    for each in filters:
-        if isinstance(each, EqualTo | EqualNullSafe):
-            found = _equal(found, each.attribute, (each.value,))
-        elif isinstance(each, In):
-            found = _equal(found, each.attribute, each.value)
-        elif isinstance(each, GreaterThan | GreaterThanOrEqual):
-            found = _above(found, each.attribute, each.value, more=isinstance(each, GreaterThan))
-        elif isinstance(each, LessThan | LessThanOrEqual) and each.attribute == ("offset",):
-            end = each.value + isinstance(each, LessThanOrEqual)
+    for filter_ in filters:
+        if isinstance(filter_, EqualTo | EqualNullSafe):
+            found = _equal(found, filter_.attribute, (filter_.value,))
+        elif isinstance(filter_, In):
+            found = _equal(found, filter_.attribute, filter_.value)
+        elif isinstance(filter_, GreaterThan | GreaterThanOrEqual):
+            found = _above(
+                found, filter_.attribute, filter_.value, more=isinstance(filter_, GreaterThan)
+            )
+        elif isinstance(filter_, LessThan | LessThanOrEqual) and filter_.attribute == ("offset",):
+            end = filter_.value + isinstance(filter_, LessThanOrEqual)
             found = replace(found, end=min(found.end, end))
     return found
 

@@ -28,10 +28,12 @@ def present(
     options: Options, ranges: Iterable[OffsetRange], first: Mapping[TopicPartition, int]
 ) -> Iterator[OffsetRange]:
     """The ranges without what retention has removed. Raises DataLost."""
-    for each in ranges:
-        begin = first[each.topic, each.partition]
-        if begin > each.start:
-            text = f"{each.topic}/{each.partition}: offsets {each.start} to {begin - 1} are gone"
+    for range_ in ranges:
+        begin = first[range_.topic, range_.partition]
+        if begin > range_.start:
+            text = (
+                f"{range_.topic}/{range_.partition}: offsets {range_.start} to {begin - 1} are gone"
+            )
             report_loss(options, text)
-        if begin < each.end:
-            yield replace(each, start=max(begin, each.start))
+        if begin < range_.end:
+            yield replace(range_, start=max(begin, range_.start))

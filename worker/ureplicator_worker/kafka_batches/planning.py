@@ -78,15 +78,15 @@ def split(
 ) -> list[OffsetRange]:
     """Ranges of tasks: large ones in several parts; 0: no limit."""
     whole = list(ranges)
-    total = sum(each.size for each in whole)
+    total = sum(range_.size for range_ in whole)
     found: list[OffsetRange] = []
-    for each in whole:
+    for range_ in whole:
         parts = 1
         if max_records:
-            parts = -(-each.size // max_records)
+            parts = -(-range_.size // max_records)
         if len(whole) < min_partitions:
-            parts = max(parts, -(-each.size * min_partitions // total))
-        found += _parts(each, min(parts, each.size))
+            parts = max(parts, -(-range_.size * min_partitions // total))
+        found += _parts(range_, min(parts, range_.size))
     return found
 
 

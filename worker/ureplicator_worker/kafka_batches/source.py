@@ -126,20 +126,20 @@ class BatchReader(DataSourceReader):
             self._check_ends(logs, end)
             keys = frozenset(filter(wanted.partition, keys))
             cut = map(wanted.cut, ranges_between(start, {key: end[key] for key in keys}))
-            ranges = [each for each in cut if each.size > 0]
-            first = logs.first((each.topic, each.partition) for each in ranges)
+            ranges = [range_ for range_ in cut if range_.size > 0]
+            first = logs.first((range_.topic, range_.partition) for range_ in ranges)
             if wanted.from_ms is not None:
                 from_offsets = logs.at_times(dict.fromkeys(first, wanted.from_ms))
                 ranges = ranges_between(
-                    {key: max(from_offsets[key], each.start) for key, each in _by_key(ranges)},
-                    {key: each.end for key, each in _by_key(ranges)},
+                    {key: max(from_offsets[key], range_.start) for key, range_ in _by_key(ranges)},
+                    {key: range_.end for key, range_ in _by_key(ranges)},
                 )
         parts = split(
             present(options, ranges, first),
             min_partitions=options.min_partitions,
             max_records=options.max_records_per_partition,
         )
-        return [RangePartition(each) for each in parts]
+        return [RangePartition(range_) for range_ in parts]
 
     def _check_ends(self, logs: Logs, end: dict[tuple[str, int], int]) -> None:
         """Raises ConfigurationError for an end that the log has not reached."""
@@ -199,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ranges = self._progress.ranges(from_json(start), from_json(end))
-        return [RangePartition(each) for each in ranges]
+        return [RangePartition(range_) for range_ in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_records(self._options, partition.value, self._columns)
@@ -215,7 +215,7 @@ def open_logs(options: Options) -> Logs:
 
 
 def _by_key(ranges: list[OffsetRange]) -> Iterator[tuple[tuple[str, int], OffsetRange]]:
-    return (((each.topic, each.partition), each) for each in ranges)
+    return (((range_.topic, range_.partition), range_) for range_ in ranges)
 
 
 def read_records(

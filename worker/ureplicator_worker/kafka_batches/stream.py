@@ -60,7 +60,7 @@ class StreamProgress:
         """Ranges of the tasks of a micro-batch. Raises DataLost."""
         options = self._options
         ranges = ranges_between(start, end)
-        first = self._logs.first({(each.topic, each.partition) for each in ranges})
+        first = self._logs.first({(range_.topic, range_.partition) for range_ in ranges})
         return split(
             present(options, ranges, first),
             min_partitions=options.min_partitions,

@@ -38,9 +38,9 @@ def measures_of(raw: Mapping[str, Any]) -> Measures:
         memory_bytes=raw["memoryBytes"],
         transactions={
             Route.parse(text): TransactionCounts(
-                each["committed"], each["aborted"], each["commitMs"]
+                counts["committed"], counts["aborted"], counts["commitMs"]
             )
-            for text, each in raw["transactions"].items()
+            for text, counts in raw["transactions"].items()
         },
     )
 

@@ -477,7 +477,7 @@ _DECODERS: Mapping[str, Any] = {
         Route.parse(raw["route"]), raw["version"], _route_settings(raw["settings"])
     ),
     "PublishedShares": lambda raw: PublishedShares(
-        raw["version"], {int(slot): _shares(each) for slot, each in raw["slots"].items()}
+        raw["version"], {int(slot): _shares(shares) for slot, shares in raw["slots"].items()}
     ),
     "ProofRequest": lambda raw: ProofRequest(
         request_id=raw["requestId"], partitions=_epochs(raw["partitions"])

@@ -249,6 +249,6 @@ class LifelineServer:
     def _close_all(self) -> None:
         for connection in [*self._unadmitted, *self._connections.values()]:
             self._drop(connection)
-        for each in (self._server, self._wake_in, self._wake_out):
-            each.close()
+        for sock in (self._server, self._wake_in, self._wake_out):
+            sock.close()
         self._selector.close()

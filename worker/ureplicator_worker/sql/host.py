@@ -240,7 +240,7 @@ class SqlHost:
     def _handled(self, next_offset: int, emitted: Emitted, *, rows: int) -> None:
         head = {
             "handled": next_offset,
-            "batches": [each.described() for each in emitted.ready],
+            "batches": [batch.described() for batch in emitted.ready],
             "counts": {
                 "records": rows,
                 "outputs": emitted.outputs,
@@ -248,7 +248,7 @@ class SqlHost:
                 "dead_letters": 0,
             },
         }
-        self._channel.send(head, [each.built.data for each in emitted.ready])
+        self._channel.send(head, [batch.built.data for batch in emitted.ready])
 
     def _fail(self, task: Task, reason: str) -> None:
         """The partition stops here; what else is there of it fails with the same reason."""

@@ -116,11 +116,13 @@ def check_columns(columns: Sequence[Column]) -> None:
 
 
 def passed_of(columns: Sequence[Column]) -> frozenset[str]:
-    return frozenset(each.name for each in columns if each.passes and each.name not in _IGNORED)
+    return frozenset(
+        column.name for column in columns if column.passes and column.name not in _IGNORED
+    )
 
 
 def computed_of(columns: Sequence[Column]) -> tuple[str, ...]:
-    names = (each.name for each in columns if not each.passes)
+    names = (column.name for column in columns if not column.passes)
     return tuple(name for name in names if name not in _IGNORED)
 
 

@@ -92,7 +92,7 @@ class Results:
             offset = self._records[row].offset
             codec = self._round.piece(row).stored.header.codec
             builders.append(target, rest, offset=offset, time_ms=time_ms, codec=codec)
-        kept = len({each[0] for each in emissions})
+        kept = len({emission[0] for emission in emissions})
         return Emitted(tuple(builders.take()), len(emissions), kept, failed)
 
     def _ascend(self, first: int, stop: int) -> bool:
@@ -153,7 +153,7 @@ class Results:
                 rest = encoded(Output(key, value, headers_of(headers)))
                 time_ms = record.timestamp_ms if time_us is None else _time_ms(time_us)
             except BadOutput as error:
-                before = [each for each in emissions if each[0] < row]
+                before = [emission for emission in emissions if emission[0] < row]
                 return before, RecordFailed(row, str(error))
             emissions.append((row, target, rest, time_ms))
         return emissions, None
@@ -222,8 +222,8 @@ def headers_of(headers: Any) -> tuple[Header, ...]:
     if isinstance(headers, tuple):
         return headers
     found = []
-    for each in headers:
-        if each is None or each["key"] is None:
+    for header in headers:
+        if header is None or header["key"] is None:
             raise BadOutput("a header has no key")
-        found.append((each["key"], each["value"]))
+        found.append((header["key"], header["value"]))
     return tuple(found)

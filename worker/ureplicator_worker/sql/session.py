@@ -146,12 +146,16 @@ class SparkSql:
         if not plan.subqueriesAll().isEmpty():
             raise QueryRefused("the query is not row by row: it has a subquery")
         leaf = next(node for node in _nodes(plan) if node.children().isEmpty())
-        view = {_id(each): each.name() for each in _each(leaf.output())}
+        view = {_id(column): column.name() for column in _each(leaf.output())}
         output = [
-            Column(each.name(), each.dataType().catalogString(), view.get(_id(each)) == each.name())
-            for each in _each(plan.output())
+            Column(
+                column.name(),
+                column.dataType().catalogString(),
+                view.get(_id(column)) == column.name(),
+            )
+            for column in _each(plan.output())
         ]
-        columns = [each for each in output if each.name != ROW]
+        columns = [column for column in output if column.name != ROW]
         check_columns(columns)
         computed = computed_of(columns)
         logical = self._project([f"`{ROW}`", *casts(computed)], rows)
@@ -170,12 +174,12 @@ class SparkSql:
         if _kind(node) != "Project":
             return node
         fields = node.projectList()
-        if not any(_kind(each).startswith("UnresolvedStar") for each in _each(fields)):
+        if not any(_kind(field).startswith("UnresolvedStar") for field in _each(fields)):
             fields = fields.appended(self._parser.parseExpression(f"`{ROW}`"))
         return self._plans.Project(fields, children[0])
 
     def _project(self, expressions: Sequence[str], child: Any) -> Any:
-        parsed = [self._parser.parseExpression(each) for each in expressions]
+        parsed = [self._parser.parseExpression(expression) for expression in expressions]
         return self._plans.Project(self._to_seq(parsed), child)
 
     def _keep(self, text: str, logical: Any) -> KeptPlan | None:
@@ -190,7 +194,7 @@ class SparkSql:
 
     def _make_source(self) -> DataFrame:
         """The view without rows of a round, as an RDD of one partition."""
-        row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in SCHEMA], schema=SCHEMA)
+        row = pa.Table.from_arrays([pa.nulls(1, column.type) for column in SCHEMA], schema=SCHEMA)
         frame: Any = self._spark.createDataFrame(row)._jdf  # noqa: SLF001
         rows = frame.queryExecution().toRdd()
         source = self._session.internalCreateDataFrame(rows, frame.schema(), False)
@@ -260,8 +264,8 @@ def _references(plan: Any) -> Iterator[int]:
             continue
         for expression in _each(node.expressions()):
             if not (_kind(node) == "Project" and _kind(expression) == "AttributeReference"):
-                for each in _each(expression.references().toSeq()):
-                    yield _id(each)
+                for reference in _each(expression.references().toSeq()):
+                    yield _id(reference)
 
 
 def one_line(error: BaseException) -> str:

@@ -29,7 +29,7 @@ def spliced(pieces: Sequence[Piece]) -> Iterator[Built]:
     offsets, times_ms, _kinds = fields.places_and_times(runs_of(pieces))
     starts, ends = fields.rests()
     codecs = np.repeat(
-        [each.stored.header.codec for each in pieces], [len(each.places) for each in pieces]
+        [piece.stored.header.codec for piece in pieces], [len(piece.places) for piece in pieces]
     )
     view = memoryview(data)
     for first, stop in pairwise(_bounds(ends - starts)):
@@ -40,7 +40,7 @@ def spliced(pieces: Sequence[Piece]) -> Iterator[Built]:
         ]
         heads = _heads(attributes[part], times_ms[part], ends[part] - starts[part])
         yield Built.of(
-            b"".join([each for pair in zip(heads, rests, strict=True) for each in pair]),
+            b"".join([half for pair in zip(heads, rests, strict=True) for half in pair]),
             codec=int(codecs[first]),
             offsets=_source_offsets(offsets[part]),
             records=stop - first,
@@ -68,7 +68,7 @@ def _heads(attributes: Bytes, times_ms: Numbers, rests: Numbers) -> Iterator[mem
     numbers, masks = zip(
         write_varints(times_ms - first_ms), write_varints(np.arange(count)), strict=True
     )
-    lengths = 1 + rests + sum(each.sum(axis=1) for each in masks)
+    lengths = 1 + rests + sum(number_mask.sum(axis=1) for number_mask in masks)
     length, length_mask = write_varints(lengths)
     head = np.concatenate((length, attributes[:, None], *numbers), axis=1)
     mask = np.concatenate((length_mask, np.ones((count, 1), np.bool_), *masks), axis=1)

@@ -48,8 +48,8 @@ def table_of(round_: Round, inputs: Collection[str]) -> pa.Table:
         if name in inputs:
             made[name] = _of_tasks(round_, name)
     columns = [
-        made[each.name] if each.name in made else pa.nulls(round_.rows, each.type)
-        for each in SCHEMA
+        made[column.name] if column.name in made else pa.nulls(round_.rows, column.type)
+        for column in SCHEMA
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
@@ -67,7 +67,7 @@ def _of_tasks(round_: Round, name: str) -> pa.ChunkedArray:
     type_ = SCHEMA.field(name).type
     return pa.chunked_array(
         [
-            pa.repeat(pa.scalar(getattr(each.task, name), type_), each.stop - each.first)
-            for each in round_.segments
+            pa.repeat(pa.scalar(getattr(segment.task, name), type_), segment.stop - segment.first)
+            for segment in round_.segments
         ]
     ).combine_chunks()

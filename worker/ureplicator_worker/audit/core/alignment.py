@@ -45,7 +45,11 @@ def _pairs(source: Sequence[int], target: Sequence[int]) -> list[Anchor]:
     places: dict[int, list[int]] = defaultdict(list)
     for index in range(len(target) - 1, -1, -1):
         places[target[index]].append(index)
-    return [(a, places[each].pop()) for a, each in enumerate(source) if places.get(each)]
+    return [
+        (a, places[fingerprint].pop())
+        for a, fingerprint in enumerate(source)
+        if places.get(fingerprint)
+    ]
 
 
 def _longest(pairs: Sequence[Anchor]) -> list[Anchor]:

@@ -147,7 +147,7 @@ def _sums(bits: Sequence[int]) -> list[int]:
     """XOR of the bits of each number."""
     sums = [0]
     for bit in bits:
-        sums += [each ^ bit for each in sums]
+        sums += [former ^ bit for former in sums]
     return sums
 
 
@@ -184,7 +184,7 @@ class Lockstep:
                 return Matched(Place(at, copy), differs=True)
             begins_alike = max(0, at - ours.first) == max(0, copy - theirs.first)
             if not begins_alike or not equal(ours, theirs):
-                records = max(each.next - each.first for each in (ours, theirs))
+                records = max(batch.next - batch.first for batch in (ours, theirs))
                 return Matched(Place(at, copy), differs=True, records=records)
             at, copy = ours.next, theirs.next
         return Matched(Place(at, copy))

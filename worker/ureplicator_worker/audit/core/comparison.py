@@ -110,7 +110,7 @@ class Comparison:
             self._pending.oldest_ms = contents[0][3] or 0
         self._leading = False
         self.compared += len(offsets)
-        self._history.append(offsets, [hash(each) for each in contents])
+        self._history.append(offsets, [hash(content) for content in contents])
         if self._pairs is not None:
             self._pairs.add(offsets, copies)
 
@@ -147,7 +147,7 @@ class Comparison:
             return False
         while self._target.fill(1) and index < self._history.end:
             contents = self._target.contents(WINDOWS[2])
-            count = self._history.common(index, [hash(each) for each in contents])
+            count = self._history.common(index, [hash(content) for content in contents])
             if not count:
                 break
             for number, offset in enumerate(self._target.offsets(count)):
@@ -232,7 +232,7 @@ class Comparison:
         """One side has ended. Records of the source that are not required are left."""
         if self._target.ready:
             ahead = min(self._target.ready, WINDOWS[2])
-            theirs = [hash(each) for each in self._target.contents(ahead)]
+            theirs = [hash(content) for content in self._target.contents(ahead)]
             if not self._follow_repeats(theirs):
                 self._explain((), 0, ahead)
             return True
@@ -255,11 +255,13 @@ class Comparison:
 
 def _prints(side: Side, count: int) -> list[int]:
     side.fill(count)
-    return [hash(each) for each in side.contents(count)]
+    return [hash(content) for content in side.contents(count)]
 
 
 def _age(ours: Sequence[Content], theirs: Sequence[Content]) -> float:
     """Median time of ours after theirs. Below 0: the source's records are the older ones, or there are
     no times to compare."""
-    source, target = ([each[3] for each in some if each[3] is not None] for some in (ours, theirs))
+    source, target = (
+        [content[3] for content in some if content[3] is not None] for some in (ours, theirs)
+    )
     return median(source) - median(target) if source and target else -1

@@ -78,9 +78,13 @@ class History:
             known = array("q", bytes(self._prints[start * _WIDTH :]))
             pairs = zip(known, self._offsets[start:], strict=True)
             wanted = frozenset(fingerprints)
-            return {each: offset for each, offset in pairs if each in wanted}
-        found = {each: self._find([each], start) for each in fingerprints}
-        return {each: self.offset(index) for each, index in found.items() if index is not None}
+            return {fingerprint: offset for fingerprint, offset in pairs if fingerprint in wanted}
+        found = {fingerprint: self._find([fingerprint], start) for fingerprint in fingerprints}
+        return {
+            fingerprint: self.offset(index)
+            for fingerprint, index in found.items()
+            if index is not None
+        }
 
     def _find(self, fingerprints: Sequence[int], start: int) -> int | None:
         pattern = array("q", fingerprints).tobytes()
@@ -100,7 +104,7 @@ class History:
         chunks, self._tail = self._tail(), None
         prints, offsets = bytearray(), array("q")
         for chunk in chunks:
-            prints += array("q", [hash(each) for each in chunk.contents]).tobytes()
+            prints += array("q", [hash(content) for content in chunk.contents]).tobytes()
             offsets.extend(chunk.offsets)
         self._dropped -= len(offsets)
         self._prints = prints + self._prints

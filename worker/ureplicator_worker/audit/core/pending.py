@@ -123,12 +123,12 @@ class Pending:
             self._pass_leading(region)
         for entry in region.missing:
             self._pair_or_wait(entry, self._missing, self._extra)
-        unknown = {each.print for each in region.extra} - self._missing.keys()
+        unknown = {entry.print for entry in region.extra} - self._missing.keys()
         known = self._history.find(unknown)
         for entry in region.extra:
             if not self._is_repeat(entry, known):
                 self._pair_or_wait(entry, self._extra, self._missing)
-        if any(each.waiting for each in (*region.missing, *region.extra)):
+        if any(entry.waiting for entry in (*region.missing, *region.extra)):
             self._regions.append(region)
         while self._waiting > MAX_WAITING:
             self._resolve(self._regions.popleft(), region.at)
@@ -137,11 +137,11 @@ class Pending:
         """Pass what one side has before the other begins. They are no differences, but later repeats
         may be of them."""
         if not self._limits.target_from_start:
-            offsets = [each.offset for each in region.missing]
-            self._history.append(offsets, [each.print for each in region.missing])
+            offsets = [entry.offset for entry in region.missing]
+            self._history.append(offsets, [entry.print for entry in region.missing])
             region.missing = []
         if not self._limits.source_from_start:
-            prints = [each.print for each in region.extra]
+            prints = [entry.print for entry in region.extra]
             self._history.append([NO_OFFSET] * len(prints), prints)
             region.extra = []
 
@@ -187,17 +187,17 @@ class Pending:
         if region.resolved:
             self._resolve_again(region)
             return
-        missing = [each for each in region.missing if each.waiting]
-        extra = [each for each in region.extra if each.waiting]
+        missing = [entry for entry in region.missing if entry.waiting]
+        extra = [entry for entry in region.extra if entry.waiting]
         for entries, where in ((missing, self._missing), (extra, self._extra)):
             for entry in entries:
                 entry.waiting = False
                 _remove(where, entry)
         self._waiting -= len(missing) + len(extra)
-        known = self._history.find({each.print for each in extra}, since=region.history_end)
-        extra = [each for each in extra if not self._is_repeat(each, known)]
+        known = self._history.find({entry.print for entry in extra}, since=region.history_end)
+        extra = [entry for entry in extra if not self._is_repeat(entry, known)]
         if not self._limits.source_from_start:
-            kept = [each for each in extra if each.parts[3] >= self.oldest_ms]
+            kept = [entry for entry in extra if entry.parts[3] >= self.oldest_ms]
             self.compacted += len(extra) - len(kept)
             extra = kept
         if self._limits.source_compacted:
@@ -219,8 +219,10 @@ class Pending:
 
     def _resolve_again(self, region: Region) -> None:
         self._waiting -= len(region.extra)
-        known = self._history.find({each.print for each in region.extra}, since=region.history_end)
-        extra = [each for each in region.extra if not self._is_repeat(each, known)]
+        known = self._history.find(
+            {entry.print for entry in region.extra}, since=region.history_end
+        )
+        extra = [entry for entry in region.extra if not self._is_repeat(entry, known)]
         if region.repeats or region.leading:
             extra = self._removed_at_source(extra, self._source_holes_left)
         self._report_foreign(extra)
@@ -243,10 +245,10 @@ class Pending:
 
     def _removed_at_target(self, missing: Sequence[Entry], holes: int) -> list[Entry]:
         """The rest."""
-        with_key = [each for each in missing if each.has_key]
-        removed = {id(each) for each in with_key[: max(0, holes)]}
+        with_key = [entry for entry in missing if entry.has_key]
+        removed = {id(entry) for entry in with_key[: max(0, holes)]}
         self.compacted += len(removed)
-        return [each for each in missing if id(each) not in removed]
+        return [entry for entry in missing if id(entry) not in removed]
 
     def _report_altered(self, missing: list[Entry], extra: list[Entry]) -> None:
         """Remove them from both lists."""
@@ -276,9 +278,9 @@ def _alike(
         shared = tuple(entry.parts[n] for n in likeness)
         if any(shared) and candidates.get(shared):
             pairs.append((entry, candidates[shared].popleft()))
-    paired = {id(each) for pair in pairs for each in pair}
-    missing[:] = [each for each in missing if id(each) not in paired]
-    extra[:] = [each for each in extra if id(each) not in paired]
+    paired = {id(entry) for pair in pairs for entry in pair}
+    missing[:] = [entry for entry in missing if id(entry) not in paired]
+    extra[:] = [entry for entry in extra if id(entry) not in paired]
     return pairs
 
 

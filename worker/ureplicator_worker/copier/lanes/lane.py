@@ -278,8 +278,8 @@ class RawLane:
             return
         self._source.hold(raw.fetch)
         raw.window.discard()
-        for each in raw.sends:
-            self._target.need_producer(each)
+        for side in raw.sends:
+            self._target.need_producer(side)
         position = raw.window.position
         self._events.append(GapFound(raw.partition, reason, position, next_offset=position))
 

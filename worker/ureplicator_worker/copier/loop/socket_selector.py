@@ -46,8 +46,8 @@ class SocketSelector:
         if urgent:
             self._serve(urgent)
             work()
-        for each in others:
-            self._serve((each,))
+        for ready in others:
+            self._serve((ready,))
             urgent, _ = self._wait(0.0)
             if urgent:
                 self._serve(urgent)
@@ -79,22 +79,22 @@ class SocketSelector:
         wanted: dict[Any, tuple[int, int]] = {}
         owners: dict[Any, SocketGroup] = {}
         for group in groups:
-            for each in group.open:
-                mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if each.wants_write else 0)
-                wanted[each] = (each.fileno(), mask)
-                owners[each] = group
+            for sock in group.open:
+                mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if sock.wants_write else 0)
+                wanted[sock] = (sock.fileno(), mask)
+                owners[sock] = group
         if wanted == self._masks:
             return
-        for each, (descriptor, _) in self._masks.items():
-            if wanted.get(each, (-1, 0))[0] != descriptor:
+        for sock, (descriptor, _) in self._masks.items():
+            if wanted.get(sock, (-1, 0))[0] != descriptor:
                 self._unregister(descriptor)
-        for each, (descriptor, mask) in wanted.items():
-            known = self._masks.get(each)
+        for sock, (descriptor, mask) in wanted.items():
+            known = self._masks.get(sock)
             if known is None:
                 self._unregister(descriptor)
-                self._selector.register(each, mask, owners[each])
+                self._selector.register(sock, mask, owners[sock])
             elif known[1] != mask:
-                self._selector.modify(each, mask, owners[each])
+                self._selector.modify(sock, mask, owners[sock])
         self._masks = wanted
 
     def _unregister(self, descriptor: int) -> None:

@@ -217,7 +217,7 @@ class BrokerConnection:
             former_bytes = self.send_progress.queued
             request = self._login_request(run)
             size = self.send_progress.queued - former_bytes
-            later = (each._replace(end=each.end + size) for each in self._requests)
+            later = (waiting._replace(end=waiting.end + size) for waiting in self._requests)
             self._requests = deque((request, *later))
         else:
             login.completed(run, now_s)
@@ -320,7 +320,7 @@ class BrokerConnection:
             reserved -= self._requests[0].reserved_bytes
         self._pool.unreserve(reserved)
         self._outgoing.clear()
-        lost = [each.context for each in self._requests if each.context is not _LOGIN]
+        lost = [request.context for request in self._requests if request.context is not _LOGIN]
         self._requests.clear()
         return lost
 

@@ -372,7 +372,7 @@ class Ownership:
         fresh = {part: first_commitment(event) for part, event in taken.items() if is_first(event)}
         if fresh:
             self._post(Committed(fresh))
-        return {part: each for part, each in begun.items() if part in taken or part not in first}
+        return {part: event for part, event in begun.items() if part in taken or part not in first}
 
     def _commit(self, positions: Mapping[Partition, Commitment], number: int) -> None:
         if self._order.state is not OrderState.PROVEN:
@@ -423,7 +423,7 @@ class Ownership:
         if aborted:
             self._post(CommitFailed(aborted, number))
             return None
-        done = {part: each for part, each in records.items() if each[0] not in refused}
+        done = {part: record for part, record in records.items() if record[0] not in refused}
         self._order.committed((part, at.offset) for part, (_, at) in done.items())
         self._trials.taken(done)
         return done

@@ -180,7 +180,7 @@ class Handlers:
             if process.ready:
                 self._give_out(group)
         if self._ending:
-            self._ending = [each for each in self._ending if not each.ended(now_s)]
+            self._ending = [ending for ending in self._ending if not ending.ended(now_s)]
 
     def _restart(self, group: Group) -> HandlerProcess | None:
         wanted = [raw for raw in group.partitions if not raw.fetch.finished]
@@ -214,11 +214,11 @@ class Handlers:
         assert chunk is not None
         fields = {
             "target": raw.send.topic_partition[0],
-            "batches": [(each.size_bytes, each.position) for each in chunk.batches],
+            "batches": [(batch.size_bytes, batch.position) for batch in chunk.batches],
             "next": chunk.next_offset,
             "more": more,
         }
-        self._give(group, task, fields, [each.lease.view for each in chunk.batches])
+        self._give(group, task, fields, [batch.lease.view for batch in chunk.batches])
 
     def _give(
         self,

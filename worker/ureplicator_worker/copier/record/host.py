@@ -111,9 +111,9 @@ class Host:
 
     def _report(self, next_offset: int, batches: Iterable[Ready]) -> None:
         ready = tuple(batches)
-        described = [each.described() for each in ready]
+        described = [batch.described() for batch in ready]
         head = {"handled": next_offset, "batches": described, "counts": self._work.take_counts()}
-        self._channel.send(head, [each.built.data for each in ready])
+        self._channel.send(head, [batch.built.data for batch in ready])
 
 
 def make(name: str, args: str) -> Handler:

@@ -51,7 +51,7 @@ def _calls(error: BaseException) -> Iterator[tuple[str, str, int]]:
 
 
 def _is_caller(module: str) -> bool:
-    return any(module == each or module.startswith(f"{each}.") for each in _CALLERS)
+    return any(module == caller or module.startswith(f"{caller}.") for caller in _CALLERS)
 
 
 def python_reason(text: str) -> str:
@@ -66,7 +66,7 @@ def python_reason(text: str) -> str:
 
 def _place_in(stack: str) -> str:
     """The place as of `place_of`; the user's package is the folder of the first call's file."""
-    frames = [each for each in _FRAME.findall(stack) if not _OF_OTHERS.search(each[0])]
+    frames = [frame for frame in _FRAME.findall(stack) if not _OF_OTHERS.search(frame[0])]
     folder = PurePath(frames[0][0]).parent if frames else None
     places = [(file, line) for file, line in frames if folder in PurePath(file).parents]
     return f"{PurePath(places[-1][0]).name}:{places[-1][1]}" if places else ""

@@ -74,11 +74,11 @@ class Chunk:
 
     @property
     def size_bytes(self) -> int:
-        return sum(each.size_bytes for each in self.batches)
+        return sum(stored.size_bytes for stored in self.batches)
 
     def release(self) -> None:
-        for each in self.batches:
-            each.lease.release()
+        for stored in self.batches:
+            stored.lease.release()
 
 
 class Part:
@@ -188,7 +188,7 @@ class RecordWindow:
 
     @property
     def queued_bytes(self) -> int:
-        fetched = sum(each.size_bytes for each in self._waiting)
+        fetched = sum(stored.size_bytes for stored in self._waiting)
         return fetched + sum(chunk.size_bytes for chunk in self._handling) + self.output_bytes
 
     @property
@@ -276,8 +276,8 @@ class RecordWindow:
             return
         assert chunk is self._handling[-1], "the last is given back first"
         self._handling.pop()
-        for each in chunk.batches:
-            each.position = max(each.position, chunk.handled)
+        for stored in chunk.batches:
+            stored.position = max(stored.position, chunk.handled)
         self._waiting.extendleft(reversed(chunk.batches))
 
     def settled(self, batch: Batch, count: int) -> None:
@@ -321,6 +321,6 @@ class RecordWindow:
 
 
 def drop(waiting: deque[Stored]) -> None:
-    for each in waiting:
-        each.lease.release()
+    for stored in waiting:
+        stored.lease.release()
     waiting.clear()
