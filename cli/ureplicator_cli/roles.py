@@ -108,7 +108,7 @@ def executor() -> None:
     Spark itself starts it, from the worker's image, for a worker whose spark.master is
     k8s://...: all that it needs is in the pod's variables.
     """
-    from ureplicator_worker.engines import executor as pod
+    from ureplicator_worker.engines import spark_executor as pod
 
     try:
         pod.run(os.environ)

@@ -58,7 +58,17 @@ from ureplicator_common.audits import (
     RunningAudit,
     TopicAudit,
 )
-from ureplicator_common.contents import (
+from ureplicator_common.model import (
+    Content,
+    Partition,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicKey,
+    WorkerId,
+    camel,
+)
+from ureplicator_common.znode_contents import (
     Assignment,
     AssignmentEntry,
     CurrentState,
@@ -81,16 +91,6 @@ from ureplicator_common.contents import (
     SyncReport,
     TopicIntent,
     WorkerUsage,
-)
-from ureplicator_common.model import (
-    Content,
-    Partition,
-    Route,
-    RouteSettings,
-    SessionId,
-    TopicKey,
-    WorkerId,
-    camel,
 )
 
 COMPRESS_ABOVE_BYTES = 8 * 1024

@@ -43,7 +43,6 @@ from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.live_routes import LiveRoutes, routes_digest
 from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import LiveController, SyncKind
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.errors import OperatingError, PermanentError
@@ -57,6 +56,7 @@ from ureplicator_common.model import Route
 from ureplicator_common.pages.certificates import new_context
 from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_common.pages.web import WebServer
+from ureplicator_common.znode_contents import LiveController, SyncKind
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.api.access.gate import Gate
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
@@ -66,12 +66,12 @@ from ureplicator_controller.core.topics.rules import live_rules
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.claims.unused import ClaimRemover
 from ureplicator_controller.engines.control_loop import ControlLoop
-from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.clusters import open_deletion, open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_controller.engines.plan_executor import Executor
 from ureplicator_controller.engines.position_changes import PositionChanger
 from ureplicator_controller.engines.position_deletion import PositionDeleter
 from ureplicator_controller.engines.position_renewal import (

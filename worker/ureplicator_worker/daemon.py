@@ -34,13 +34,13 @@ from ureplicator_common import znodes
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import LiveWorker
 from ureplicator_common.coordination import Coordination, SessionState, Unavailable
 from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.logging_setup import writes_json
 from ureplicator_common.model import WorkerId
 from ureplicator_common.pages.web import WebServer
+from ureplicator_common.znode_contents import LiveWorker
 from ureplicator_worker.core import state
 from ureplicator_worker.core.events import (
     CapacityChanged,
@@ -62,9 +62,9 @@ from ureplicator_worker.engines.pages import Pages
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
-from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.usage import UsageMeter
 from ureplicator_worker.engines.watchdog import ProcessAbort, Watchdog, print_error
+from ureplicator_worker.engines.worker_metrics import Telemetry
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 from ureplicator_worker.lifeline.server import LifelineServer
 

@@ -1,4 +1,4 @@
-"""Access rights on the topics of one cluster (ACLs); `requests` implements the interface."""
+"""Access rights on the topics of one cluster (ACLs); `acl_requests` implements the interface."""
 
 from __future__ import annotations
 

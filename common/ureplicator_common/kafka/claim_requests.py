@@ -32,7 +32,7 @@ from ureplicator_common.kafka.errors import (
 )
 from ureplicator_common.kafka.list_offsets import offset_at
 from ureplicator_common.kafka.log_offsets import fetch_request, fetched_row
-from ureplicator_common.kafka.topics.creation import create_topic
+from ureplicator_common.kafka.topics.internal_topics import create_topic
 from ureplicator_common.kafka.topics.single_records import NUMBER, append_request
 
 FETCH_BYTES = 1 << 20

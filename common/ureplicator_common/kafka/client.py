@@ -1,6 +1,6 @@
 """Control requests to a cluster: one request, one response, on blocking sockets (`connection`).
 
-The data requests (Fetch, Produce) are written by `ureplicator_worker.copier.raw`. They use `connect` of
+The data requests (Fetch, Produce) are written by `ureplicator_worker.wire`. They use `connect` of
 this module too, so TLS and authentication are in one place (`security`): both happen on the blocking
 socket, before it is handed over. kafka-python's message classes do the encoding; nothing of its network
 layer is used (its connection reads 4 KiB at a time and allows no more than five requests in flight).

@@ -1,4 +1,4 @@
-"""Heartbeats in a topic of one cluster; `requests` implements the interface."""
+"""Heartbeats in a topic of one cluster; `heartbeat_requests` implements the interface."""
 
 from __future__ import annotations
 

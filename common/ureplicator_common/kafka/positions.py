@@ -74,7 +74,7 @@ from ureplicator_common.kafka.transactions.producers import (
     TransactionProtocol,
     init_producer,
 )
-from ureplicator_common.kafka.transactions.requests import TransactionRequests
+from ureplicator_common.kafka.transactions.transaction_requests import TransactionRequests
 
 COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for

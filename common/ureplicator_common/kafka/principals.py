@@ -1,4 +1,4 @@
-"""Quotas and SCRAM users of one cluster, to be shown; `requests` implements the interface."""
+"""Quotas and SCRAM users of one cluster, to be shown; `principal_requests` implements the interface."""
 
 from __future__ import annotations
 

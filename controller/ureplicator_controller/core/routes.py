@@ -20,9 +20,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ureplicator_common.config.live_routes import LiveRoutes
-from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Delete, Operation, Set
 from ureplicator_common.model import Route, RouteSettings
+from ureplicator_common.znode_contents import Switches
 from ureplicator_common.znodes import Paths, encode_route
 from ureplicator_controller.core.state.snapshot import Snapshot
 

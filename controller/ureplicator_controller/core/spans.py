@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.core.reporting.authorship import by_of, id_of
 
 TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8

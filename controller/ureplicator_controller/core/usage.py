@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ureplicator_common.contents import RouteUsage, WorkerUsage
 from ureplicator_common.model import Route, WorkerId
+from ureplicator_common.znode_contents import RouteUsage, WorkerUsage
 
 BYTES_PER_TB = 1e12
 SECONDS_PER_HOUR = 3_600.0

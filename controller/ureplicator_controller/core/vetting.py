@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from ureplicator_common.contents import AssignmentEntry, IsolatedSubject
 from ureplicator_common.coordination import Operation
 from ureplicator_common.model import Partition, TopicKey, WorkerId
+from ureplicator_common.znode_contents import AssignmentEntry, IsolatedSubject
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.planning.invariants import InvariantChecker, Violation
 from ureplicator_controller.core.planning.plan import Plan

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import (
     SessionState,
     Unavailable,
@@ -25,6 +24,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
+from ureplicator_common.znode_contents import Switches
 from ureplicator_common.znodes import Paths, encode_history, encode_isolated, encode_route
 from ureplicator_controller.core.planning.invariants import InvariantWatch, Violation
 from ureplicator_controller.core.planning.plan import plan
@@ -36,11 +36,11 @@ from ureplicator_controller.core.routes import WITHDRAW_AFTER_S, unknown_routes,
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.vetting import Isolated, VettedSteps, subjects, vetted_plan
-from ureplicator_controller.engines.executor import Executor, PlanOutcome
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import WriteOutcome
 from ureplicator_controller.engines.leadership import Identity, Leadership
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_controller.engines.plan_executor import Executor, PlanOutcome
 
 log = logging.getLogger(__name__)
 

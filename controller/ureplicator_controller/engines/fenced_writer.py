@@ -21,7 +21,7 @@ from ureplicator_common.coordination import (
     version_of,
 )
 from ureplicator_common.znodes import Paths
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import LiveController
 from ureplicator_common.coordination import (
     EXPIRY_ROUNDING_S,
     Conflict,
@@ -38,6 +37,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import SessionId
+from ureplicator_common.znode_contents import LiveController
 from ureplicator_common.znodes import Paths, encode_controller
 
 log = logging.getLogger(__name__)

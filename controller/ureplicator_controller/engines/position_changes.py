@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from ureplicator_common.contents import NO_OFFSET, PositionChange
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import PartitionUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient, ClusterView
@@ -29,6 +28,7 @@ from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.model import RENEWER, Route, TopicKey
+from ureplicator_common.znode_contents import NO_OFFSET, PositionChange
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.positions.changes import (
     ChangeOutcome,

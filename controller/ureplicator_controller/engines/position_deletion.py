@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import ClassVar, NamedTuple, TypeVar
 
-from ureplicator_common.contents import NO_OFFSET, TopicIntent
 from ureplicator_common.coordination import (
     Conflict,
     Coordination,
@@ -36,6 +35,7 @@ from ureplicator_common.kafka.provenance import NOT_MAPPED, UNKNOWN_END, Provena
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.znode_contents import NO_OFFSET, TopicIntent
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin
-from ureplicator_controller.core.topics.record_limits import limit_findings
+from ureplicator_controller.core.topics.target_limits import limit_findings
 
 TOPIC_TIMEOUT_S = 2.0
 """Time for the settings of one topic on one cluster: whitelisting waits for them."""

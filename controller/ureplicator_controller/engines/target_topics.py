@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
     ClusterUnavailable,
@@ -29,8 +28,9 @@ from ureplicator_common.kafka import (
     TopicRefused,
     TopicSetting,
 )
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.topics.partition_counts import may_raise, narrow_target
-from ureplicator_controller.core.topics.record_limits import LIFETIME, NO_LIMIT_MS
+from ureplicator_controller.core.topics.target_limits import LIFETIME, NO_LIMIT_MS
 
 SIZE_LIMIT = "max.message.bytes"
 USUAL_SIZE_LIMIT = 1_048_588

@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from prometheus_client import Gauge
 
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ListedTopics, TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
 from ureplicator_common.printable import listed
+from ureplicator_common.znode_contents import Switches
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.cluster_comparison import (
@@ -31,7 +31,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 from ureplicator_controller.core.topics.reconcile import expected_topics
 from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.topic_reconciler import TopicReconciler, with_absent_confirmed
 

@@ -41,8 +41,8 @@ from ureplicator_controller.core.topics.rules import TopicRules
 from ureplicator_controller.core.topics.topic_ids import TopicInfos
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.target_limits import topic_warnings
 from ureplicator_controller.engines.target_topics import TargetTopic, ensure_target, with_target
 

@@ -12,16 +12,16 @@ import psutil
 import pytest
 import requests
 
-from ureplicator_common.contents import (
+from ureplicator_common.coordination import Create, Set
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
     CurrentEntry,
     CurrentState,
     LiveController,
     LiveWorker,
     TopicIntent,
 )
-from ureplicator_common.coordination import Create, Set
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, decode_switches, encode_intent
 from ureplicator_controller.api.serving.streams import EVENT_STREAM
 from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium

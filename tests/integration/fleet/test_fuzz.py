@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis.errors import Unsatisfiable
 from schemathesis.generation import GenerationMode
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, encode_intent, encode_route
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.fuzzing import CHECKS, put_in, same_inputs

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import requests
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, encode_intent
 from ureplicator_controller.api.rest_process import WsgiConfig
 from ureplicator_testkit.fleet.rest_server import Rest

@@ -10,18 +10,18 @@ from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.acls import ALLOW, DENY, LITERAL, PREFIXED, NoAuthorizer, TopicAcl
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.acls import AclWork
 from ureplicator_controller.engines.syncs.thread import SyncThread
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore

@@ -14,7 +14,7 @@ from ureplicator_common.kafka import (
     TopicRefused,
 )
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
-from ureplicator_controller.core.topics.record_limits import limit_findings
+from ureplicator_controller.core.topics.target_limits import limit_findings
 from ureplicator_testkit.kafka.clients import own_settings
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.ports import claim_port

@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry
 
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicRefused
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.configs import ConfigWork
 from ureplicator_controller.engines.syncs.thread import SyncThread
 from ureplicator_controller.engines.target_limits import topic_warnings

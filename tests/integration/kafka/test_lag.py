@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ureplicator_common.clock import SystemClock
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import (
     BatchTime,
     Extent,
@@ -19,6 +18,7 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.log_offsets import SMALL_BYTES, KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader, PositionStore
 from ureplicator_common.model import TopicKey, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.lag_collection.collector import LagCollector
 from ureplicator_controller.core.reporting.lag import PartitionLag
 from ureplicator_testkit.copier.driver import ROUTE

@@ -7,15 +7,15 @@ from contextlib import ExitStack, closing
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, decode_intent
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.core.topics.source_deletion import SourceDeletion
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import TopicObserver
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore

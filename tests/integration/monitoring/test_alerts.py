@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import requests
 
-from ureplicator_common.contents import Assignment, AssignmentEntry
 from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry
 from ureplicator_common.znodes import Paths, encode_assignment
 from ureplicator_testkit.deploy.alerts import ALERT_FILE, Course, Series, judged, rule_names, series
 from ureplicator_testkit.fleet.real_fleet import FORTH, FORTH_QUERY, SESSION_TIMEOUT_S, Fleet

@@ -11,7 +11,6 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ureplicator_common.contents import LiveController, PastEvent, TopicIntent
 from ureplicator_common.coordination import Delete
 from ureplicator_common.model import (
     EventKind,
@@ -21,6 +20,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import LiveController, PastEvent, TopicIntent
 from ureplicator_common.znodes import (
     decode_known_worker,
     decode_switches,

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.coordination import Delete
 from ureplicator_common.kafka import BatchTime
 from ureplicator_common.model import (
@@ -23,6 +22,7 @@ from ureplicator_common.model import (
     WorkerId,
     position_group,
 )
+from ureplicator_common.znode_contents import Switches, TopicIntent
 from ureplicator_common.znodes import decode_switches
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture

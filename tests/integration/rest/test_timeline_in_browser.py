@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from ureplicator_common.contents import PastEvent, TopicIntent
 from ureplicator_common.model import EventKind, Partition, Route, WorkerId
+from ureplicator_common.znode_contents import PastEvent, TopicIntent
 from ureplicator_common.znodes import encode_history
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_controller.core.usage import CopyCost

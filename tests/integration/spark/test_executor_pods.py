@@ -14,8 +14,8 @@ from ureplicator_common.config.spark import spark_faults, spark_properties
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.spark import engines
 from ureplicator_testkit.spark.kubernetes import POLLING, KubernetesApi
-from ureplicator_worker.engines.executor import MAIN
 from ureplicator_worker.engines.spark import SparkEngine
+from ureplicator_worker.engines.spark_executor import MAIN
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, Hello
 from ureplicator_worker.lifeline.server import LifelineServer
 

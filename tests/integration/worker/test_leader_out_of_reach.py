@@ -28,7 +28,7 @@ from ureplicator_testkit.servers.replicas import (
     transaction_coordinator,
 )
 from ureplicator_worker.copier.exactly_once import SETTLE_S
-from ureplicator_worker.copier.raw.transaction import SET_ASIDE_S
+from ureplicator_worker.copier.raw.lane_transaction import SET_ASIDE_S
 from ureplicator_worker.lifeline.messages import Grant
 
 BROKERS = (1, 2, 3)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation
 from ureplicator_common.model import TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 TWO_ROUTES = (

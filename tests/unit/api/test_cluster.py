@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ureplicator_common.contents import KnownWorker, PartitionLoad, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Partition, PartitionState, Route, TopicState, WorkerId
+from ureplicator_common.znode_contents import KnownWorker, PartitionLoad, TopicIntent
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.api.services.clusters import SCRAPED_MAX_AGE_S
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of

@@ -10,15 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_common.contents import (
-    Assignment,
-    AssignmentEntry,
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    Switches,
-    TopicIntent,
-)
 from ureplicator_common.coordination import Operation, Set
 from ureplicator_common.model import (
     MAX_SLOTS,
@@ -29,6 +20,15 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    Assignment,
+    AssignmentEntry,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    Switches,
+    TopicIntent,
 )
 from ureplicator_common.znodes import (
     decode_known_worker,

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, WorkerId
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_common.znodes import encode_history
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import PartitionLoad, Switches, TopicIntent
 from ureplicator_common.model import Limited, Partition, TopicKey, WorkerId
+from ureplicator_common.znode_contents import PartitionLoad, Switches, TopicIntent
 from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_controller.api.http.models.limits import MAX_LIMITS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.heartbeats import heartbeat_topic
 from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Lifetime
 from ureplicator_common.model import position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 

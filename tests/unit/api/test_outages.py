@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, SessionState
 from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryTreeCache
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 

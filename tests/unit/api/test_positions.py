@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import PositionChange, TopicIntent
 from ureplicator_common.kafka import BatchTime, Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import PartitionState, RouteSettings, TopicState, position_group
+from ureplicator_common.znode_contents import PositionChange, TopicIntent
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 GROUP = position_group(fleet="test", route=ROUTE)

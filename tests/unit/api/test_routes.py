@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.model import (
     PartitionState,
     Route,
@@ -15,6 +14,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerSelection,
 )
+from ureplicator_common.znode_contents import Switches, TopicIntent
 from ureplicator_common.znodes import decode_switches, encode_switches
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 

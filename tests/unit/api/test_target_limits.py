@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import PartitionState, TopicState
+from ureplicator_common.znode_contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.znodes import encode_sync
-from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
+from ureplicator_controller.core.topics.target_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 AFTER = "message.timestamp.after.max.ms"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
 from ureplicator_common.coordination import Delete
 from ureplicator_common.model import OwnerEpoch, Partition, TopicKey, TopicState, WorkerId
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
 from ureplicator_common.znodes import encode_assignment, encode_memory
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import IsolatedSubject, TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.model import (
     HandlerSettings,
@@ -17,8 +16,9 @@ from ureplicator_common.model import (
     TopicState,
     position_group,
 )
+from ureplicator_common.znode_contents import IsolatedSubject, TopicIntent
 from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS, encode_isolated
-from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
+from ureplicator_controller.core.topics.target_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import (
     ONE_ROUTE,
     ROUTE,

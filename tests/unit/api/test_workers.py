@@ -7,8 +7,14 @@ from unittest.mock import ANY
 
 import pytest
 
-from ureplicator_common.contents import Assignment, IdealEntry, IdealTopic, KnownWorker, TopicIntent
 from ureplicator_common.model import ID_RULE, MAX_SLOTS, OwnerEpoch, SessionId, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
+    Assignment,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    TopicIntent,
+)
 from ureplicator_common.znodes import (
     decode_known_worker,
     encode_assignment,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ureplicator_common.contents import PartitionLoad, TopicIntent
 from ureplicator_common.model import Partition, PartitionState
+from ureplicator_common.znode_contents import PartitionLoad, TopicIntent
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
 ERROR, ONLINE = PartitionState.ERROR, PartitionState.ONLINE

@@ -9,11 +9,11 @@ import pytest
 
 from ureplicator_common.audits import VerifiedRange
 from ureplicator_common.audits.standing import AuditState, CopiedTopic, standing
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, Unavailable
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import HandlerSettings, RouteSettings, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.audit_fixture import KEY, AuditFixture, Progress
 from ureplicator_testkit.control.following_fixture import (
     GROUP,

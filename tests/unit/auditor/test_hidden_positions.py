@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.audit_fixture import AuditFixture
 from ureplicator_testkit.control.following_fixture import GROUP, copied, follower
 from ureplicator_testkit.kafka.clients import MemoryPositionReader

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ureplicator_common.audits import EMPTY_RANGE, AuditRun, Differences, TopicAudit, VerifiedRange
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Delivery
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.result import (
     AuditResult,
     AuditState,

@@ -9,12 +9,12 @@ import pytest
 
 from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit, VerifiedRange
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.kafka.transactions.visibility import ATTEMPTS, PAUSE_S
 from ureplicator_common.model import Delivery, Route, RouteSettings, TopicKey, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.kafka.clients import (
     MemoryLogReader,
     MemoryPositionReader,

@@ -8,10 +8,10 @@ import pytest
 
 from ureplicator_common.audits import VerifiedRange
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Set
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.audit_fixture import KEY, ROUTE, AuditFixture
 from ureplicator_worker.audit.result import AuditResult, PartitionResult
 from ureplicator_worker.auditor.recording import CopiedAs, copied_as_in, record_in

@@ -16,10 +16,10 @@ from ureplicator_common.audits import (
     TopicAudit,
     VerifiedRange,
 )
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation, Set, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.audit_fixture import KEY, ROUTE, AuditFixture
 from ureplicator_worker.audit.result import AuditRequest, AuditResult, Finding, FindingKind
 from ureplicator_worker.audit.rounds import Watch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.auditor.sampling import (
     MIN_OFFSETS,
     Due,

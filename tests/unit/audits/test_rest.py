@@ -18,9 +18,9 @@ from ureplicator_common.audits import (
     TopicAudit,
     VerifiedRange,
 )
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import BatchTime
 from ureplicator_common.model import TopicKey, TopicState, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import (
     decode_audit_request,
     encode_audit_claim,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_testkit.records import batches
-from ureplicator_worker.batches.checksum import MOST_STEPS, STEP_BYTES, derived
+from ureplicator_worker.batches.derived_checksum import MOST_STEPS, STEP_BYTES, derived
 from ureplicator_worker.batches.header import (
     CorruptBatch,
     Header,

@@ -13,7 +13,7 @@ from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import HEADER_BYTES, Row
 from ureplicator_worker.batches.codecs import decompress
 from ureplicator_worker.batches.header import CorruptBatch, Header
-from ureplicator_worker.batches.merging import LARGE_BYTES
+from ureplicator_worker.batches.merge_rules import LARGE_BYTES
 from ureplicator_worker.batches.plain import PlainRecords, Taken
 from ureplicator_worker.batches.records import read_zigzag
 from ureplicator_worker.copier.net.buffers import BufferPool

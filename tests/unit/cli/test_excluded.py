@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ureplicator_common.contents import KnownWorker, LiveWorker, TopicIntent
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
+from ureplicator_common.znode_contents import KnownWorker, LiveWorker, TopicIntent
 from ureplicator_common.znodes import encode_known_worker, encode_live_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, NewRest, RestFixture

@@ -13,9 +13,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.coordination import Delete, with_ancestors
 from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
+from ureplicator_common.znode_contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture

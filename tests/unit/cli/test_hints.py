@@ -11,7 +11,7 @@ import pytest
 
 import ureplicator_controller.api
 from ureplicator_cli.hints import HINTS, in_commands
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, NewRest, RestFixture
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ureplicator_common.contents import PositionChange, TopicIntent
 from ureplicator_common.model import position_group
+from ureplicator_common.znode_contents import PositionChange, TopicIntent
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ureplicator_common.contents import IsolatedSubject, KnownWorker, TopicIntent
 from ureplicator_common.model import WorkerId
+from ureplicator_common.znode_contents import IsolatedSubject, KnownWorker, TopicIntent
 from ureplicator_common.znodes import encode_isolated, encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture

@@ -10,22 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import (
-    Assignment,
-    AssignmentEntry,
-    CurrentEntry,
-    CurrentState,
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    LiveController,
-    LiveWorker,
-    PartitionLoad,
-    PastEvent,
-    PositionChange,
-    Switches,
-    TopicIntent,
-)
 from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import (
     MAX_SLOTS,
@@ -44,6 +28,22 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveController,
+    LiveWorker,
+    PartitionLoad,
+    PastEvent,
+    PositionChange,
+    Switches,
+    TopicIntent,
 )
 from ureplicator_testkit.json_values import json_values
 

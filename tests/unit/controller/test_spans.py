@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, Route, WorkerId
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.core.spans import Span, event_span, parsed_traceparent, request_span
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

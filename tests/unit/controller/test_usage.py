@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_common.contents import RouteUsage, WorkerUsage
 from ureplicator_common.model import Route, WorkerId
+from ureplicator_common.znode_contents import RouteUsage, WorkerUsage
 from ureplicator_controller.core.usage import CopyCost, SeenUsage, grown, remembered
 
 ONE, OTHER = Route("a", "b"), Route("a", "c")

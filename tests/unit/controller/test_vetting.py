@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import (
+from ureplicator_common.model import Limited, OwnerEpoch, Partition, Route, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
     Assignment,
     AssignmentEntry,
     IdealEntry,
     IdealTopic,
     TopicIntent,
 )
-from ureplicator_common.model import Limited, OwnerEpoch, Partition, Route, TopicKey, WorkerId
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.planning.steps import (

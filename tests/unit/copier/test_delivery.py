@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition, Route
-from ureplicator_worker.copier.delivery import (
+from ureplicator_worker.copier.at_least_once import (
     COMMIT_RETRY_S,
     RENEW_S,
     AtLeastOnce,

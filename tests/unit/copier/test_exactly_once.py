@@ -13,7 +13,7 @@ from ureplicator_common.model import (
     Partition,
     Route,
 )
-from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.at_least_once import RENEW_S
 from ureplicator_worker.copier.exactly_once import (
     PARTITIONS_PER_INTERVAL,
     SETTLE_S,

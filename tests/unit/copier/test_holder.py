@@ -25,9 +25,9 @@ from ureplicator_common.model import (
     RouteSettings,
 )
 from ureplicator_testkit.copier.stub_lane import StubLane
+from ureplicator_worker.copier.at_least_once import AtLeastOnce
 from ureplicator_worker.copier.commit_failures import COMMITS_WAIT_S, CommitFailures
 from ureplicator_worker.copier.committer import Committer
-from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import DRAIN_S, Holder
 from ureplicator_worker.copier.lane import (

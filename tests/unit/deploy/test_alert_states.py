@@ -18,7 +18,6 @@ import pytest
 from prometheus_client import generate_latest
 
 from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import BatchTime, Lifetime
 from ureplicator_common.model import (
     OwnerEpoch,
@@ -29,13 +28,14 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.pages.metrics import FleetRegistry
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import encode_audit_state
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_testkit.deploy.alerts import Course, Series, judged, rule_names, series
-from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
-from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase
+from ureplicator_worker.engines.worker_metrics import Telemetry
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
 FLEET = "test"

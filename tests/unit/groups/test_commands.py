@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import RouteSettings
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.memory_copied import BASE
 from ureplicator_testkit.control.rest_fixture import RestFixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import GoneGroup, GoneGroups, TopicIntent
 from ureplicator_common.model import RouteSettings
+from ureplicator_common.znode_contents import GoneGroup, GoneGroups, TopicIntent
 from ureplicator_common.znodes import encode_gone
 from ureplicator_testkit.control.memory_copied import BASE
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, ROUTE, NewRest, RestFixture

@@ -19,7 +19,7 @@ from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
 from ureplicator_testkit.exactly_once.history import play
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.record.handlers import LINGER_S
+from ureplicator_worker.copier.record.handler_scheduler import LINGER_S
 from ureplicator_worker.lifeline.messages import Failed, PublishedSettings
 
 QUERIED = RouteSettings(delivery=Delivery.EXACTLY_ONCE, sql=(SqlSettings("t", ALL),))

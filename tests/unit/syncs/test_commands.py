@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

@@ -8,15 +8,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.config.route import HeartbeatSettings, RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.heartbeats import heartbeat_topic
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import reconcile_topics
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.heartbeats import (
     LATE_S,
     HeartbeatClusters,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 
 SYNCED = {"source": "source", "target": "target", "sync_topic_configs": {"enabled": True}}

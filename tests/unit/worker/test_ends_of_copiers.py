@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
+from ureplicator_common.znode_contents import AssignmentEntry
 from ureplicator_testkit.control.worker_run import ROUTE, Run, entries, part
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.copiers import END_TIMEOUT_S

@@ -22,7 +22,6 @@ from py4j.protocol import Py4JNetworkError
 
 from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.errors import PermanentError, TemporaryError
 from ureplicator_common.model import (
@@ -36,11 +35,13 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.pages.web import WebServer, json_page
+from ureplicator_common.znode_contents import KnownWorker
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
-from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
+from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial
-from ureplicator_worker.engines import jvm, spark_entry, telemetry
+from ureplicator_worker.engines import jvm, spark_entry
+from ureplicator_worker.engines import worker_metrics as telemetry
 from ureplicator_worker.engines.assignment import RouteSettingsWatch, SharesWatch
 from ureplicator_worker.engines.event_loop import log_changes
 from ureplicator_worker.engines.fencing import Fencer, FenceResult, kafka_fence

@@ -6,7 +6,7 @@ from prometheus_client.core import Metric
 from ureplicator_common.model import Partition, Route
 from ureplicator_worker.core.handler_totals import HandlerTotals
 from ureplicator_worker.engines.event_queue import joined
-from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.engines.worker_metrics import Telemetry
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, HandlerReport
 
 ORDERS, CLICKS = "a.b/orders", "a.b/clicks"

@@ -19,10 +19,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, SessionId
+from ureplicator_common.znode_contents import AssignmentEntry
 from ureplicator_worker.core import events, held_partitions, instructions
-from ureplicator_worker.core.partition import PartitionPhase
+from ureplicator_worker.core.partition_phases import PartitionPhase
 from ureplicator_worker.core.reconcile import reconcile
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import Pending, initial

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import PartitionState
+from ureplicator_common.znode_contents import PartitionLoad
 from ureplicator_worker.core.load_samples import WINDOW_S, LoadTrend, Sample, first, following
 
 ONLINE, OFFLINE, ERROR = PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.ERROR

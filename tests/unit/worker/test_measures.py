@@ -9,14 +9,14 @@ import sys
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from ureplicator_common.contents import RouteUsage
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_common.process_use import ProcessUse, use_of, use_of_tree
+from ureplicator_common.znode_contents import RouteUsage
 from ureplicator_worker.core.measure_totals import MeasureTotals
-from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
+from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase
 from ureplicator_worker.engines import metric_families as families
-from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.usage import UsageMeter
+from ureplicator_worker.engines.worker_metrics import Telemetry
 from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
 from ureplicator_worker.lifeline.messages import (
     CopierId,

@@ -9,13 +9,6 @@ from typing import Any
 import pytest
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import (
-    Assignment,
-    AssignmentEntry,
-    KnownWorker,
-    LiveWorker,
-    TopicIntent,
-)
 from ureplicator_common.coordination import Create, Delete, Set, Unavailable
 from ureplicator_common.model import (
     RENEWER,
@@ -26,6 +19,13 @@ from ureplicator_common.model import (
     RouteSettings,
     SessionId,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    Assignment,
+    AssignmentEntry,
+    KnownWorker,
+    LiveWorker,
+    TopicIntent,
 )
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.engines.ownership_proof import OwnershipProver

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, Route, SessionId
+from ureplicator_common.znode_contents import AssignmentEntry
 from ureplicator_worker.core import events
 from ureplicator_worker.core.state import WorkerState, initial
 from ureplicator_worker.core.state_machine import step

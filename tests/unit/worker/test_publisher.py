@@ -10,7 +10,9 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import (
+from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Node
+from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
+from ureplicator_common.znode_contents import (
     CurrentEntry,
     CurrentState,
     LiveWorker,
@@ -18,8 +20,6 @@ from ureplicator_common.contents import (
     RouteUsage,
     WorkerUsage,
 )
-from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Node
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.servers.processes import eventually

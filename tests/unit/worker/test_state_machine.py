@@ -14,7 +14,7 @@ from ureplicator_testkit.control.worker_run import ROUTE, SILENCE_S, Run, part
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.capacity import START_TIMEOUT_S
 from ureplicator_worker.core.copiers import END_TIMEOUT_S
-from ureplicator_worker.core.partition import HeldPartition, PartitionPhase, move
+from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase, move
 from ureplicator_worker.core.session import READ_EVERY_S
 from ureplicator_worker.core.slots import LastSlot, Slot, choose_slot
 from ureplicator_worker.core.state_machine import check_invariants

@@ -30,7 +30,6 @@ from ureplicator_common.audits import Follower, VerifiedRange
 from ureplicator_common.audits.ranges import with_failure
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import LogReader, PartitionUnavailable, Position, PositionReader
@@ -41,6 +40,7 @@ from ureplicator_common.kafka.transactions.position_rows import (
 )
 from ureplicator_common.kafka.transactions.visibility import hidden
 from ureplicator_common.model import Route, TopicKey, TopicState, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.core.batches import Matched, OldFormat, Place
 from ureplicator_worker.audit.result import (
     AuditRequest,

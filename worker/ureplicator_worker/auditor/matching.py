@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ureplicator_common.audits import Finding, TopicAudit, VerifiedRange
 from ureplicator_common.audits.ranges import with_compared
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.core.batches import Matched, Place
 from ureplicator_worker.audit.result import AuditResult
 from ureplicator_worker.auditor.outcome import compared_ranges, stored_findings

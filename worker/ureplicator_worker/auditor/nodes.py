@@ -21,7 +21,6 @@ from ureplicator_common.audits import (
     RunningAudit,
     TopicAudit,
 )
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import (
     Check,
     Conflict,
@@ -41,6 +40,7 @@ from ureplicator_common.coordination.edit import Edit, edit
 from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, UnreadableContent
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from ureplicator_common.audits import (
 )
 from ureplicator_common.audits import Finding as StoredFinding
 from ureplicator_common.audits.ranges import recreated_sides, with_compared, with_run
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Delivery
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.result import AuditResult, AuditState, FindingKind, PartitionResult
 from ureplicator_worker.engines.java_errors import cause_of
 

@@ -18,12 +18,12 @@ from ureplicator_common.audits import RequestedAudit, TopicAudit
 from ureplicator_common.audits.ranges import is_of
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
 from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.kafka.transactions.visibility import wait_until_visible
 from ureplicator_common.model import Route, RouteSettings, TopicKey, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.prepare import (
     CONFIGS_TIMEOUT_S,
     ambiguous,

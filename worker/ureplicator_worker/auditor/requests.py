@@ -20,9 +20,9 @@ from typing import Protocol
 
 from ureplicator_common.audits import CANCELLED, DONE, NOT_VERIFIED, RequestedAudit, RunningAudit
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import OutcomeUnknown, Unavailable
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
 from ureplicator_worker.audit.rounds import Watch
 from ureplicator_worker.auditor.failures import Failures

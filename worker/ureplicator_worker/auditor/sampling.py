@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from ureplicator_common.audits import Finding, TopicAudit, VerifiedRange
 from ureplicator_common.audits.ranges import is_of
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.core.batches import Place
 from ureplicator_worker.audit.result import NO_OFFSET
 from ureplicator_worker.auditor.preparation import next_first

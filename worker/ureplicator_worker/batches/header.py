@@ -33,7 +33,7 @@ from enum import Enum
 
 from crc32c import crc32c
 
-from ureplicator_worker.batches.checksum import derived
+from ureplicator_worker.batches.derived_checksum import derived
 
 HEADER_BYTES = 61
 LENGTH_OFFSET = 12

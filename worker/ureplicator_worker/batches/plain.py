@@ -34,7 +34,7 @@ from ureplicator_worker.batches.header import (
     NEWEST_MAGIC,
     CorruptBatch,
 )
-from ureplicator_worker.batches.merging import FEW_RECORDS, LARGE_BYTES, SMALL_BYTES
+from ureplicator_worker.batches.merge_rules import FEW_RECORDS, LARGE_BYTES, SMALL_BYTES
 from ureplicator_worker.batches.records import (
     CODE_SIZE,
     CODES,

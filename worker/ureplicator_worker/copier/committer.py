@@ -8,8 +8,8 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_worker.copier.at_least_once import AtLeastOnce
 from ureplicator_worker.copier.commit_failures import CommitFailures
-from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.lane import Lane, PartitionsJoining, Progress
 from ureplicator_worker.copier.lifecycle import CopyState, OwnedPartition
 from ureplicator_worker.copier.ownership.protocol import (

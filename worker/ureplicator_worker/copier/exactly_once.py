@@ -39,7 +39,7 @@ from ureplicator_common.model import (
     TRANSACTION_TIMEOUT_MS,
     Partition,
 )
-from ureplicator_worker.copier.delivery import RENEW_S, UNMAPPED_S, CommittedPosition
+from ureplicator_worker.copier.at_least_once import RENEW_S, UNMAPPED_S, CommittedPosition
 from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.lifeline.measures import TransactionCounts
 

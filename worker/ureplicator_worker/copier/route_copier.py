@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ureplicator_common.model import Delivery, Partition, Route
+from ureplicator_worker.copier.at_least_once import AtLeastOnce
 from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import Committer
-from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.exactly_once import ExactlyOnce
 from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import Commits, Holder

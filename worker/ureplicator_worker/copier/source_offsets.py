@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.at_least_once import RENEW_S
 from ureplicator_worker.copier.lifecycle import IN_LANE, OwnedPartition
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.net.metadata import ClusterMetadata

@@ -25,7 +25,7 @@ from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_worker.copier.lane import SocketGroup
-from ureplicator_worker.copier.lanes.lane import RawLane
+from ureplicator_worker.copier.lanes.raw_lane import RawLane
 from ureplicator_worker.copier.loop.allocator import keep_freed_memory
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.loop.mailbox import Mailbox

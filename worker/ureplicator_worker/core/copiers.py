@@ -41,7 +41,7 @@ from ureplicator_worker.core.instructions import (
     StartCopier,
     StopCopier,
 )
-from ureplicator_worker.core.partition import HeldPartition, PartitionPhase, invalid
+from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase, invalid
 from ureplicator_worker.core.slots import STEADY_S, Slot, SlotPhase, surplus
 from ureplicator_worker.core.state import Balance, WorkerState
 from ureplicator_worker.lifeline.messages import CopierId, PartitionReport

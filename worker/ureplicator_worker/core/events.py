@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.model import Gap, Partition, Route, SessionId
+from ureplicator_common.znode_contents import AssignmentEntry
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 
 

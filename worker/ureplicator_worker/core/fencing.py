@@ -23,7 +23,7 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_worker.core import held_partitions
 from ureplicator_worker.core.events import FenceFailed, SlotFenceFailed
 from ureplicator_worker.core.instructions import FenceRoute, FenceSlot, Instruction
-from ureplicator_worker.core.partition import PartitionPhase
+from ureplicator_worker.core.partition_phases import PartitionPhase
 from ureplicator_worker.core.state import RouteFence, WorkerState
 
 FENCE_RETRY_S = 1.0

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
 from ureplicator_worker.core import publishing
 from ureplicator_worker.core.events import CopierFailed
-from ureplicator_worker.core.partition import (
+from ureplicator_worker.core.partition_phases import (
     HeldPartition,
     PartitionPhase,
     failed,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.contents import CurrentState
 from ureplicator_common.model import OwnerEpoch, Partition, Route, SessionId
+from ureplicator_common.znode_contents import CurrentState
 from ureplicator_worker.lifeline.messages import CopierId
 
 

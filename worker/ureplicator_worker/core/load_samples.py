@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import PartitionState
+from ureplicator_common.znode_contents import PartitionLoad
 
 WINDOW_S = 300.0
 """A time above the few minutes of a producer's batch job, or of the lag after a restart."""

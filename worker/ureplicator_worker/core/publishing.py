@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ureplicator_common.contents import CurrentState
+from ureplicator_common.znode_contents import CurrentState
 from ureplicator_worker.core.instructions import Instruction, Publish
 from ureplicator_worker.core.state import Pending, Publication, WorkerState
 

@@ -21,7 +21,7 @@ from ureplicator_worker.core import (
     publishing,
 )
 from ureplicator_worker.core.instructions import AddPartitions, Instruction, RemovePartitions
-from ureplicator_worker.core.partition import HeldPartition, PartitionPhase
+from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.lifeline.messages import CopierId

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, SessionId
+from ureplicator_common.znode_contents import AssignmentEntry
 from ureplicator_worker.core import held_partitions, publishing
 from ureplicator_worker.core.events import AssignmentChanged
 from ureplicator_worker.core.instructions import Instruction, ReadAssignment, Register

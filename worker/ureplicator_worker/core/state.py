@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ureplicator_common.contents import AssignmentEntry, CurrentEntry, CurrentState
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import Partition, Route, SessionId
-from ureplicator_worker.core.partition import HeldPartition
+from ureplicator_common.znode_contents import AssignmentEntry, CurrentEntry, CurrentState
+from ureplicator_worker.core.partition_phases import HeldPartition
 from ureplicator_worker.core.slots import LastSlot, Slot
 
 

@@ -30,7 +30,7 @@ from ureplicator_worker.core import (
 )
 from ureplicator_worker.core.events import Event
 from ureplicator_worker.core.instructions import Instruction
-from ureplicator_worker.core.partition import PartitionPhase, invalid
+from ureplicator_worker.core.partition_phases import PartitionPhase, invalid
 from ureplicator_worker.core.reconcile import reconcile
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import WorkerState

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import (
     Coordination,
     Node,
@@ -27,6 +26,7 @@ from ureplicator_common.coordination import (
     Unavailable,
 )
 from ureplicator_common.model import Route
+from ureplicator_common.znode_contents import Assignment
 from ureplicator_worker.core.events import (
     AssignmentChanged,
     Event,

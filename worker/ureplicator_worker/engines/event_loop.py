@@ -10,17 +10,17 @@ import queue
 from collections.abc import Callable
 
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import WorkerUsage
 from ureplicator_common.model import owned
+from ureplicator_common.znode_contents import WorkerUsage
 from ureplicator_worker.core.events import CopierReported, Event, Tick
 from ureplicator_worker.core.instructions import Exit
-from ureplicator_worker.core.partition import PartitionPhase
+from ureplicator_worker.core.partition_phases import PartitionPhase
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
-from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.engines.worker_metrics import Telemetry
 
 logger = logging.getLogger(__name__)
 

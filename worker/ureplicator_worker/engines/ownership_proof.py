@@ -35,7 +35,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import Assignment, TopicIntent
 from ureplicator_common.coordination import Coordination, Node, Unavailable
 from ureplicator_common.model import (
     RENEWER,
@@ -47,6 +46,7 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_id,
 )
+from ureplicator_common.znode_contents import Assignment, TopicIntent
 from ureplicator_worker.engines.assignment import published_shares
 from ureplicator_worker.lifeline.messages import (
     CopierId,

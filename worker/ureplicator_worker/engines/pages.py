@@ -14,13 +14,13 @@ from ureplicator_common._version import __version__
 from ureplicator_common.model import WorkerId
 from ureplicator_common.pages.web import ok_if, role_pages
 from ureplicator_worker.engines import metric_families as families
-from ureplicator_worker.engines import telemetry
+from ureplicator_worker.engines import worker_metrics as telemetry
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine
-from ureplicator_worker.engines.telemetry import Telemetry
 from ureplicator_worker.engines.watchdog import Watchdog
+from ureplicator_worker.engines.worker_metrics import Telemetry
 from ureplicator_worker.lifeline.messages import CopierId
 
 

@@ -35,7 +35,6 @@ from dataclasses import replace
 
 from ureplicator_common import znodes
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import CurrentState, LiveWorker, PartitionLoad, WorkerUsage
 from ureplicator_common.coordination import (
     EXPIRY_ROUNDING_S,
     Check,
@@ -52,6 +51,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Partition, SessionId, WorkerId
+from ureplicator_common.znode_contents import CurrentState, LiveWorker, PartitionLoad, WorkerUsage
 
 logger = logging.getLogger(__name__)
 

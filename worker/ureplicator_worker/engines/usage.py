@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ureplicator_common.contents import WorkerUsage
+from ureplicator_common.znode_contents import WorkerUsage
 from ureplicator_worker.engines.metric_families import processes
-from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.engines.worker_metrics import Telemetry
 
 
 class UsageMeter:

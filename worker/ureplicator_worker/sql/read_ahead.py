@@ -2,7 +2,7 @@
 
 A round takes what is there. A socket holds a fraction of a megabyte, a chunk or two: without a thread that
 empties it, every round of a backlog would be that small, and a round costs milliseconds whatever its size.
-The copier limits what it sends ahead (`copier.record.handlers`), so the queue is bounded.
+The copier limits what it sends ahead (`copier.record.handler_scheduler`), so the queue is bounded.
 """
 
 from __future__ import annotations

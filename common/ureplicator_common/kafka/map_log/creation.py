@@ -5,7 +5,7 @@ from __future__ import annotations
 from ureplicator_common.kafka import TopicRefused
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.map_log import MapRefused
-from ureplicator_common.kafka.topics.creation import create_topic
+from ureplicator_common.kafka.topics.internal_topics import create_topic
 from ureplicator_common.offset_map.topic import CONFIGS, PARTITIONS
 
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.heartbeats import is_heartbeat_topic
 from ureplicator_common.kafka import (
@@ -38,6 +37,7 @@ from ureplicator_common.kafka import (
     PositionReader,
 )
 from ureplicator_common.model import Partition, Route, TopicKey, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.lag_collection.cluster_reader import ClusterReader, query_all
 from ureplicator_controller.core.reporting.lag import (
     HeldEnd,

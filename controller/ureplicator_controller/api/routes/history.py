@@ -13,8 +13,8 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import Route
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.models.history import EventList
 from ureplicator_controller.api.http.models.requests import HistoryQuery, chosen_routes

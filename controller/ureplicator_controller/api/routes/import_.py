@@ -18,8 +18,8 @@ from ureplicator_common.config.live_changes import Changes, encoded_changes
 from ureplicator_common.config.live_routes import check_changes
 from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import KnownWorker, Switches
 from ureplicator_common.model import Route, TopicKey, TopicState, WorkerId
+from ureplicator_common.znode_contents import KnownWorker, Switches
 from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.access.roles import operator_unless_dry_run
 from ureplicator_controller.api.http.load import asks_kafka

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from flask import Response
 from flask_openapi3 import APIBlueprint
 
-from ureplicator_common.contents import KnownWorker
 from ureplicator_common.model import ID_RULE, WorkerId, is_legal_id
+from ureplicator_common.znode_contents import KnownWorker
 from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.models.history import RebalanceRequested
 from ureplicator_controller.api.http.models.instances import (

@@ -14,9 +14,9 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import Switches
 from ureplicator_common.model import Limited, LimitKind, TopicKey, WorkerId
 from ureplicator_common.printable import did_you_mean
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.models.limits import (
     MAX_LIMITS,

@@ -13,8 +13,8 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.models.offsets import OffsetList, PartitionOffset
 from ureplicator_controller.api.http.models.requests import (

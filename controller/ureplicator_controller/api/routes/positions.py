@@ -12,10 +12,10 @@ from typing import Any
 from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import NO_OFFSET, PositionChange
 from ureplicator_common.kafka import Extent, PartitionUnavailable, Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
+from ureplicator_common.znode_contents import NO_OFFSET, PositionChange
 from ureplicator_controller.api.access.roles import operator_unless_dry_run, viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.models.positions import (

@@ -21,8 +21,8 @@ from ureplicator_common.config.live_routes import (
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.access.roles import operator, operator_unless_dry_run, viewer
 from ureplicator_controller.api.http.models.requests import (
     IfMatchHeader,

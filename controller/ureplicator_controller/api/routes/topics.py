@@ -13,7 +13,6 @@ from flask_openapi3 import APIBlueprint
 
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import (
     Lane,
     Partition,
@@ -23,6 +22,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.access.roles import operator, viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.models.requests import (

@@ -14,11 +14,11 @@ from typing import TypeVar
 from ureplicator_common.audits import OffsetRange, RequestedAudit
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Coordination, Create, Delete, Node
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.kafka import Extent, LogReader, PartitionUnavailable, Position
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import decode_audit_request, encode_audit_request
 from ureplicator_controller.api.http import times
 from ureplicator_controller.api.http.models.audits import AuditBody

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Node
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes, request_id_of

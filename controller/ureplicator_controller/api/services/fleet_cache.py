@@ -21,11 +21,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import LiveController, TopicIntent
 from ureplicator_common.coordination import Coordination, Node, SessionState, Unavailable
 from ureplicator_common.coordination.pending_writes import PendingWrites
 from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import LiveController, TopicIntent
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
 from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.external_view import ExternalView, external_view

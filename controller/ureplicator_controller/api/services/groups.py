@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import SyncKind
 from ureplicator_common.kafka import LogReader
 from ureplicator_common.model import DeletionPolicy, Delivery, Route, TopicKey
+from ureplicator_common.znode_contents import SyncKind
 from ureplicator_common.znodes import UnreadableContent, decode_gone
 from ureplicator_controller.api.http.models.groups import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.models.routes import shown_sync

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import (
     Check,
     Coordination,
@@ -20,6 +19,7 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import decode_intent, encode_intent
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import precondition_failed

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import NO_OFFSET, PositionChange, TopicIntent
 from ureplicator_common.kafka import (
     Extent,
     LogReader,
@@ -28,6 +27,7 @@ from ureplicator_common.kafka import (
 from ureplicator_common.kafka.client import EARLIEST, LATEST
 from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import TopicKey, position_group
+from ureplicator_common.znode_contents import NO_OFFSET, PositionChange, TopicIntent
 from ureplicator_controller.api.http.models.positions import SetPositionsBody
 from ureplicator_controller.api.http.preconditions import Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found

@@ -20,10 +20,10 @@ from typing import Any
 
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import Switches
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.api.http.problems import Problem, as_problem
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.topic_clusters import TopicClusters

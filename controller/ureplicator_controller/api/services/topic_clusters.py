@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo, TopicRefused
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.http.models.requests import TopicPath
 from ureplicator_controller.api.http.problems import conflict, not_found
 from ureplicator_controller.api.services.clusters import ClusterTopics

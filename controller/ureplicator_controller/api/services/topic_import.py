@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Check, Coordination, Node, Operation
 from ureplicator_common.coordination import Set as SetNode
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import UnreadableContent, decode_ideal, encode_intent
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes
 from ureplicator_controller.api.services.fleet_cache import FleetCache

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Operation
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import conflict, precondition_failed
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import SyncKind, TopicIntent
 from ureplicator_common.coordination import Node
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import SyncKind, TopicIntent
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from ureplicator_common.contents import KnownWorker
 from ureplicator_common.coordination import Coordination, Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import MAX_SLOTS, WorkerId
 from ureplicator_common.printable import did_you_mean
+from ureplicator_common.znode_contents import KnownWorker
 from ureplicator_common.znodes import (
     UnreadableContent,
     decode_known_worker,

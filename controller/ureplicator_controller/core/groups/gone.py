@@ -22,8 +22,8 @@ from collections.abc import Collection, Mapping
 from hashlib import blake2b
 
 from ureplicator_common.clock import utc_text
-from ureplicator_common.contents import GoneGroup
 from ureplicator_common.kafka.groups import Offsets, TopicPartition
+from ureplicator_common.znode_contents import GoneGroup
 from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
 
 OwnOffsets = Mapping[TopicPartition, int]

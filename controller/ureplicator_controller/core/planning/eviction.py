@@ -29,8 +29,8 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TypeVar
 
-from ureplicator_common.contents import KnownWorker
 from ureplicator_common.model import Partition, SessionId, WorkerId
+from ureplicator_common.znode_contents import KnownWorker
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.state.snapshot import (
     Delays,

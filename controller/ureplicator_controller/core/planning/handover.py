@@ -31,7 +31,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ureplicator_common.contents import Assignment, AssignmentEntry, IdealEntry
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -41,6 +40,7 @@ from ureplicator_common.model import (
     TopicKey,
     WorkerId,
 )
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry, IdealEntry
 from ureplicator_common.znodes import MAX_ASSIGNED
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
 from ureplicator_controller.core.planning.no_progress import with_move_count

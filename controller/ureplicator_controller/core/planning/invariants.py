@@ -19,8 +19,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.contents import Assignment, AssignmentEntry, IdealEntry, IdealTopic
 from ureplicator_common.model import Partition, TopicKey, WorkerId, transactional_id
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry, IdealEntry, IdealTopic
 from ureplicator_controller.core.planning.steps import Retire, Step, WriteAssignment, WriteIdeal
 from ureplicator_controller.core.state.by_topic import ByTopic
 from ureplicator_controller.core.state.fleet_index import FleetIndex, assigned_by_topic

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from ureplicator_common.model import Limited, LimitKind, Route, TopicKey, WorkerId
-from ureplicator_controller.core.balance.limit_division import divide, is_close
+from ureplicator_controller.core.balance.fair_shares import divide, is_close
 from ureplicator_controller.core.planning.steps import WriteShares
 from ureplicator_controller.core.state.snapshot import Snapshot
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from ureplicator_common.contents import IdealEntry
 from ureplicator_common.model import Partition, WorkerId
+from ureplicator_common.znode_contents import IdealEntry
 from ureplicator_controller.core.planning.no_progress import (
     entries_without_suspects,
     partitions_to_move,

@@ -29,8 +29,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from ureplicator_common.contents import KnownWorker
 from ureplicator_common.model import WorkerId
+from ureplicator_common.znode_contents import KnownWorker
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_controller.core.state.mass_loss import delay_ends_at_s, is_brake_held
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -36,8 +36,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
-from ureplicator_common.contents import IdealEntry, PartitionLoad
 from ureplicator_common.model import Partition, Route, SessionId, WorkerId
+from ureplicator_common.znode_contents import IdealEntry, PartitionLoad
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.state.external_view import ExternalView, ideal_entry, is_active
 from ureplicator_controller.core.state.failures import failing_anywhere, failing_partitions

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ureplicator_common.contents import IdealEntry
 from ureplicator_common.model import OwnerEpoch, Partition, WorkerId
+from ureplicator_common.znode_contents import IdealEntry
 from ureplicator_controller.core.planning.steps import Step, WriteIdeal
 from ureplicator_controller.core.state.snapshot import Snapshot
 

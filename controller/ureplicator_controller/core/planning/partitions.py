@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ureplicator_common.contents import AssignmentEntry, CurrentEntry, IdealEntry, TopicIntent
 from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
+from ureplicator_common.znode_contents import AssignmentEntry, CurrentEntry, IdealEntry, TopicIntent
 from ureplicator_controller.core.balance.placement import Move
 from ureplicator_controller.core.state.by_topic import ByWorker
 from ureplicator_controller.core.state.fleet_index import (

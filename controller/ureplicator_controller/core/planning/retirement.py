@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from ureplicator_common.contents import IdealEntry, IdealTopic
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znode_contents import IdealEntry, IdealTopic
 from ureplicator_controller.core.planning.handover import Handover
 from ureplicator_controller.core.planning.holders import HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews

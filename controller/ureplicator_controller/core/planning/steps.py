@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ureplicator_common.contents import (
+from ureplicator_common.coordination import Delete, Operation, create_or_set
+from ureplicator_common.model import SessionId, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
     Assignment,
     IdealTopic,
     KnownWorker,
@@ -17,8 +19,6 @@ from ureplicator_common.contents import (
     Switches,
     TopicIntent,
 )
-from ureplicator_common.coordination import Delete, Operation, create_or_set
-from ureplicator_common.model import SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     encode_assignment,

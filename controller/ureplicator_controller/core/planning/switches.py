@@ -28,7 +28,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ureplicator_common.contents import Switches
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.core.planning.steps import WriteSwitches
 from ureplicator_controller.core.state.mass_loss import lost_workers
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ureplicator_common.contents import CHANGED, PositionChange, TopicIntent
 from ureplicator_common.model import OwnerEpoch, TopicKey, TopicState
+from ureplicator_common.znode_contents import CHANGED, PositionChange, TopicIntent
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.state.snapshot import Snapshot

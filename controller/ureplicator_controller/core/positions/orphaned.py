@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Partition, Route, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews
 from ureplicator_controller.core.state.snapshot import Snapshot

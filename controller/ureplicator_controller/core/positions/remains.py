@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ureplicator_common.contents import IdealTopic
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.znode_contents import IdealTopic
 from ureplicator_controller.core.planning.holders import FenceIds
 from ureplicator_controller.core.state.snapshot import Snapshot
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ureplicator_common.audits import DONE, AuditRun, TopicAudit
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, Partition, TopicKey
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 

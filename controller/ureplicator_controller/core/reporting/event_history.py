@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import PartitionState
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import reported_state
 from ureplicator_controller.core.state.snapshot import Snapshot

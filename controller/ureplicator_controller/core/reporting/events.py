@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ureplicator_common.contents import CHANGED, PastEvent, PositionChange, Switches
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, WorkerId
+from ureplicator_common.znode_contents import CHANGED, PastEvent, PositionChange, Switches
 from ureplicator_controller.core.planning.eviction import NOT_EVICTED
 from ureplicator_controller.core.planning.membership import (
     announces_leaving,

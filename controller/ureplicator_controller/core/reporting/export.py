@@ -25,9 +25,9 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from ureplicator_common.config.live_changes import readable_changes
-from ureplicator_common.contents import IdealTopic, KnownWorker, Switches, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znode_contents import IdealTopic, KnownWorker, Switches, TopicIntent
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 VERSION = 1

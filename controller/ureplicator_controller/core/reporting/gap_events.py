@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, Partition, WorkerId
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.state.snapshot import Snapshot
 

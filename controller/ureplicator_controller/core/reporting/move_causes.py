@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from ureplicator_common.contents import IdealEntry
 from ureplicator_common.model import Route, WorkerId
+from ureplicator_common.znode_contents import IdealEntry
 from ureplicator_controller.core.balance.pools import lacks_tags
 from ureplicator_controller.core.planning.membership import (
     announces_leaving,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.core.reporting.authorship import by_of, id_of
 
 

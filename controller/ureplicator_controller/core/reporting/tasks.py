@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ureplicator_common.contents import PastEvent, Switches
 from ureplicator_common.model import EventKind, WorkerId
+from ureplicator_common.znode_contents import PastEvent, Switches
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.event_history import past_events
 from ureplicator_controller.core.reporting.events import REBALANCE_REQUESTED

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
+from ureplicator_common.znode_contents import PartitionLoad
 from ureplicator_controller.core.planning.no_progress import REPORT_AFTER_S, suspect_workers
 from ureplicator_controller.core.state.external_view import (
     ideal_entries,

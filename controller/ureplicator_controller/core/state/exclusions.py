@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Partition, Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 PAUSED = "paused"

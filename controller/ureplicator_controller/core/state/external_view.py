@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ureplicator_common.contents import CurrentEntry, CurrentState, IdealEntry
 from ureplicator_common.model import Partition, Route, TopicKey, TopicState, WorkerId
+from ureplicator_common.znode_contents import CurrentEntry, CurrentState, IdealEntry
 from ureplicator_controller.core.state.by_topic import ByTopic, ByWorker, Merge, TopicEntries
 from ureplicator_controller.core.state.snapshot import Snapshot
 

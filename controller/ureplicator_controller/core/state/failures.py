@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from ureplicator_common.contents import CurrentEntry, Failing, IdealEntry
 from ureplicator_common.model import Partition
+from ureplicator_common.znode_contents import CurrentEntry, Failing, IdealEntry
 from ureplicator_controller.core.state.by_topic import ByWorker
 from ureplicator_controller.core.state.snapshot import Snapshot
 

@@ -22,8 +22,8 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from ureplicator_common.contents import AssignmentEntry, CurrentEntry, IdealEntry
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
+from ureplicator_common.znode_contents import AssignmentEntry, CurrentEntry, IdealEntry
 from ureplicator_controller.core.state.by_topic import (
     ByTopic,
     ByWorker,

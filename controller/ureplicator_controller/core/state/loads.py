@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
-from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.coordination import Node
 from ureplicator_common.model import Partition, WorkerId
+from ureplicator_common.znode_contents import PartitionLoad
 from ureplicator_common.znodes import UnreadableContent, decode_loads
 from ureplicator_controller.core.state.decoding import Stored
 

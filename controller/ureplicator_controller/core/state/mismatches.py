@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from ureplicator_common.contents import CurrentEntry, IdealEntry
 from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicState, WorkerId
+from ureplicator_common.znode_contents import CurrentEntry, IdealEntry
 from ureplicator_common.znodes import MAX_ASSIGNED
 from ureplicator_controller.core.state.external_view import (
     ExternalView,

@@ -34,7 +34,9 @@ from ureplicator_common.audits import (
     TopicAudit,
 )
 from ureplicator_common.config.roles import ControllerSettings
-from ureplicator_common.contents import (
+from ureplicator_common.coordination import Node
+from ureplicator_common.model import Partition, Route, RouteSettings, SessionId, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
     Assignment,
     CurrentState,
     IdealTopic,
@@ -48,8 +50,6 @@ from ureplicator_common.contents import (
     SyncKind,
     TopicIntent,
 )
-from ureplicator_common.coordination import Node
-from ureplicator_common.model import Partition, Route, RouteSettings, SessionId, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,

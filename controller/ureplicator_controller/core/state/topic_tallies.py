@@ -14,7 +14,6 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from ureplicator_common.contents import IdealEntry
 from ureplicator_common.model import (
     Partition,
     PartitionState,
@@ -23,6 +22,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import IdealEntry
 from ureplicator_controller.core.state.by_topic import TopicMemo
 from ureplicator_controller.core.state.exclusions import (
     Exclusions,

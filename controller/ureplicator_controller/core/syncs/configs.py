@@ -26,7 +26,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo, TopicSetting
 from ureplicator_common.model import DefaultsFrom
 from ureplicator_controller.core.syncs.topics import SyncedTopic
-from ureplicator_controller.core.topics.record_limits import (
+from ureplicator_controller.core.topics.target_limits import (
     LIFETIME,
     NO_LIMIT_MS,
     limit_findings,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.baseline import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ureplicator_common.contents import RouteMemory
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route
+from ureplicator_common.znode_contents import RouteMemory
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.topic_ids import TopicInfos
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicState
+from ureplicator_common.znode_contents import TopicIntent
 
 
 @dataclass(frozen=True, slots=True)

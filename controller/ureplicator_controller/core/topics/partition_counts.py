@@ -12,8 +12,8 @@ Any other topic with too few partitions is refused, unless the request says othe
 
 from __future__ import annotations
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
+from ureplicator_common.znode_contents import TopicIntent
 
 
 def may_raise(known: TopicIntent | None, target: TopicInfo) -> bool:

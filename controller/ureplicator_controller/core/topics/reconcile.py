@@ -28,9 +28,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.auto_whitelist import (
     AutoWhitelisting,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import Switches
 from ureplicator_common.heartbeats import heartbeat_topic, is_heartbeat_topic
 from ureplicator_common.kafka.claim_records import CLAIMS_TOPIC
 from ureplicator_common.model import (
@@ -18,6 +17,7 @@ from ureplicator_common.model import (
     RouteSettings,
 )
 from ureplicator_common.offset_map.topic import is_map_topic
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.core.topics.source_deletion import KEEP, SourceDeletion
 
 

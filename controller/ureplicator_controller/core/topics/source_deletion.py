@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ureplicator_common.clock import utc_text
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.topic_ids import TopicInfos
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 
 TopicInfos = Mapping[str, TopicInfo]
 """Topics of one cluster by name."""

@@ -17,8 +17,8 @@ from ureplicator_common.coordination import Coordination, Delete, Unavailable
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.within_fleet import in_force, owner_of
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 
 INTERVAL_S = 600.0

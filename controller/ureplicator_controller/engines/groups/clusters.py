@@ -14,11 +14,11 @@ from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import DeletionPolicy, Route, position_group
 from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_controller.core.groups.selection import GroupFilter
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import GroupSync, Seen
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.reports import ReportNeeds, Reports
 
 

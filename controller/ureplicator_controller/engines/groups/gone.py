@@ -16,11 +16,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.contents import GoneGroup, GoneGroups
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups, TopicPartition
 from ureplicator_common.model import Route
+from ureplicator_common.znode_contents import GoneGroup, GoneGroups
 from ureplicator_common.znodes import UnreadableContent, decode_gone, encode_gone
 from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
 from ureplicator_controller.core.groups.gone import (

@@ -31,9 +31,9 @@ from ureplicator_controller.core.groups.decisions import (
 )
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion, GoneOutcome, Round
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.syncs.reports import Reports
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import RouteAcls, SyncKind
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import PREFIXED, AclAdmin, AclRefused, NoAuthorizer, TopicAcl
+from ureplicator_common.znode_contents import RouteAcls, SyncKind
 from ureplicator_common.znodes import Paths, decode_acls, encode_acls
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.syncs.acls import (

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import SyncKind
 from ureplicator_common.kafka.claim_records import Claim, Claims
 from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.model import Route, TopicState
+from ureplicator_common.znode_contents import SyncKind
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.between_fleets import new_claim
 from ureplicator_controller.engines.syncs.thread import Term, TopicSync, TopicSyncState

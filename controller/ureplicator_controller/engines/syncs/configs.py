@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import SyncKind
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicAdmin, TopicInfo, TopicRefused, TopicSetting
 from ureplicator_common.portions import portions
+from ureplicator_common.znode_contents import SyncKind
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.syncs.configs import (
     ConfigRules,

@@ -19,7 +19,7 @@ from ureplicator_common.kafka import TopicAdmin, TopicAlreadyExists
 from ureplicator_common.kafka.heartbeats import Heartbeats
 from ureplicator_common.model import TopicKey
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.syncs.reports import Reports
 from ureplicator_controller.engines.syncs.thread import STOP_TIMEOUT_S, Seen

@@ -13,8 +13,8 @@ from ureplicator_common.kafka.acls import AclAdmin
 from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.model import Route
 from ureplicator_common.znodes import Paths
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.acls import AclWork
 from ureplicator_controller.engines.syncs.claims import INTERVAL_S, ClaimWork
 from ureplicator_controller.engines.syncs.configs import ConfigWork

@@ -14,17 +14,17 @@ from types import MappingProxyType
 from typing import Protocol
 
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import SyncKind, SyncReport
 from ureplicator_common.coordination import Coordination, Unavailable, create_or_set, version_of
 from ureplicator_common.model import Route
+from ureplicator_common.znode_contents import SyncKind, SyncReport
 from ureplicator_common.znodes import (
     Paths,
     UnreadableContent,
     decode_sync,
     encode_sync,
 )
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
-from ureplicator_controller.engines.metrics import ControlMetrics
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from ureplicator_common.backoff import Backoff
 from ureplicator_common.clock import Clock
-from ureplicator_common.contents import SyncKind
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Route
+from ureplicator_common.znode_contents import SyncKind
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.syncs.reports import Reports
 

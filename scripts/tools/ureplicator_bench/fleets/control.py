@@ -23,17 +23,6 @@ from ureplicator_bench.figures import Figure
 from ureplicator_bench.fleets import large, whitelisting
 from ureplicator_bench.servers import running
 from ureplicator_common.clock import SystemClock
-from ureplicator_common.contents import (
-    Assignment,
-    AssignmentEntry,
-    CurrentEntry,
-    CurrentState,
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    LiveWorker,
-    TopicIntent,
-)
 from ureplicator_common.coordination import Create, Operation
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import (
@@ -43,6 +32,17 @@ from ureplicator_common.model import (
     SessionId,
     TopicKey,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveWorker,
+    TopicIntent,
 )
 from ureplicator_common.znodes import encode_intent, encode_live_worker
 from ureplicator_controller.core.planning.handover import EPOCH_SHIFT

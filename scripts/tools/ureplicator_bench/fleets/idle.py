@@ -16,7 +16,6 @@ from contextlib import contextmanager
 
 from ureplicator_bench.figures import Figure
 from ureplicator_common import znodes
-from ureplicator_common.contents import AssignmentEntry, LiveWorker, WorkerUsage
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -24,6 +23,7 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
+from ureplicator_common.znode_contents import AssignmentEntry, LiveWorker, WorkerUsage
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.copier.line import ROUTE, Line
@@ -36,7 +36,7 @@ from ureplicator_worker.engines.event_loop import TICK_S, EventLoop
 from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
-from ureplicator_worker.engines.telemetry import Telemetry
+from ureplicator_worker.engines.worker_metrics import Telemetry
 from ureplicator_worker.lifeline.messages import (
     CopierId,
     CopierReport,

@@ -31,10 +31,10 @@ import requests
 from ureplicator_bench import usage
 from ureplicator_bench.figures import Figure
 from ureplicator_bench.servers import Servers, running
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import PartitionState, Route, TopicKey, WorkerId
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, decode_current, encode_intent
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.ports import claim_port

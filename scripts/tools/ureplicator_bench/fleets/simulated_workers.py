@@ -14,16 +14,16 @@ import threading
 import time
 from collections.abc import Mapping
 
-from ureplicator_common.contents import (
+from ureplicator_common.coordination import Create, Node, Set, Unavailable
+from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
+from ureplicator_common.model import Partition, PartitionState, WorkerId
+from ureplicator_common.znode_contents import (
     Assignment,
     CurrentEntry,
     CurrentState,
     LiveWorker,
     PartitionLoad,
 )
-from ureplicator_common.coordination import Create, Node, Set, Unavailable
-from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.model import Partition, PartitionState, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,

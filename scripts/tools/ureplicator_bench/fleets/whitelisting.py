@@ -23,10 +23,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ureplicator_bench.servers import Servers
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create, Node
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Partition, PartitionState, Route, TopicKey, WorkerId
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, decode_assignment, decode_current, encode_intent
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import QUIET

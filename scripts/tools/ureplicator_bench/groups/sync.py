@@ -31,18 +31,18 @@ from ureplicator_bench.load import Filler, Profile
 from ureplicator_bench.servers import Servers, running
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.route import GroupPatterns, GroupSyncSettings, RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_common.kafka.client import BlockingConnection, ClusterClient
 from ureplicator_common.kafka.groups import CommittedOffset, wire
 from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
 from ureplicator_common.model import Delivery, Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.clusters import open_sync
 from ureplicator_controller.engines.groups.sync import GroupSync
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_demo.progress import Ends
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.records.topics import create_topic

@@ -12,9 +12,9 @@ from ureplicator_common.audits import (
     RunningAudit,
     TopicAudit,
 )
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create, Delete, Set
 from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import (
     Paths,
     decode_audit_claim,

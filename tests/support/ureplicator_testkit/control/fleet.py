@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ureplicator_common.contents import IdealEntry, Switches, TopicIntent
 from ureplicator_common.coordination import (
     Check,
     Conflict,
@@ -39,6 +38,7 @@ from ureplicator_common.model import (
     WorkerSelection,
     transactional_ids,
 )
+from ureplicator_common.znode_contents import IdealEntry, Switches, TopicIntent
 from ureplicator_common.znodes import (
     Paths,
     encode_intent,

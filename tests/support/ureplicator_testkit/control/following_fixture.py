@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import TopicKey, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.audit_fixture import ROUTE, AuditFixture, Progress
 from ureplicator_testkit.kafka.clients import MemoryLogReader, MemoryPositionReader
 from ureplicator_worker.audit.core.batches import Matched

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ureplicator_common.contents import CurrentEntry, CurrentState, LiveWorker, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
+from ureplicator_common.znode_contents import CurrentEntry, CurrentState, LiveWorker, TopicIntent
 from ureplicator_common.znodes import (
     decode_assignment,
     encode_current,

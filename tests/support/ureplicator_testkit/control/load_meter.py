@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Partition, WorkerId
+from ureplicator_common.znode_contents import PartitionLoad
 from ureplicator_common.znodes import encode_loads
 from ureplicator_testkit.control.fleet import ControlFleet
 from ureplicator_testkit.control.worker_process import Process

@@ -11,7 +11,9 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import (
+from ureplicator_common.coordination import Coordination, Create, Set
+from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
     Assignment,
     CurrentEntry,
     CurrentState,
@@ -19,8 +21,6 @@ from ureplicator_common.contents import (
     LiveWorker,
     TopicIntent,
 )
-from ureplicator_common.coordination import Coordination, Create, Set
-from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,
@@ -31,10 +31,10 @@ from ureplicator_common.znodes import (
 from ureplicator_controller.core.routes import published_settings
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.control_loop import ControlLoop
-from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.leadership import Identity, Leadership
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_controller.engines.plan_executor import Executor
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 

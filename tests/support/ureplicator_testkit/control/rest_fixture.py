@@ -19,16 +19,6 @@ from flask_openapi3.utils import parse_parameters
 from werkzeug.test import TestResponse
 
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import (
-    CurrentEntry,
-    CurrentState,
-    IdealEntry,
-    IdealTopic,
-    LiveController,
-    LiveWorker,
-    PartitionLoad,
-    TopicIntent,
-)
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.model import (
     OwnerEpoch,
@@ -38,6 +28,16 @@ from ureplicator_common.model import (
     RouteSettings,
     TopicKey,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    LiveController,
+    LiveWorker,
+    PartitionLoad,
+    TopicIntent,
 )
 from ureplicator_common.znodes import (
     Paths,

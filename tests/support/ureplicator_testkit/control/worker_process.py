@@ -18,7 +18,6 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ureplicator_common.contents import CurrentState, LiveWorker
 from ureplicator_common.coordination import Create, Delete, Operation, Set
 from ureplicator_common.model import (
     OwnerEpoch,
@@ -29,6 +28,7 @@ from ureplicator_common.model import (
     WorkerId,
     transactional_id,
 )
+from ureplicator_common.znode_contents import CurrentState, LiveWorker
 from ureplicator_common.znodes import (
     decode_assignment,
     decode_known_worker,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ureplicator_common.contents import AssignmentEntry
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, SessionId
+from ureplicator_common.znode_contents import AssignmentEntry
 from ureplicator_worker.core import events, instructions
-from ureplicator_worker.core.partition import PartitionPhase
+from ureplicator_worker.core.partition_phases import PartitionPhase
 from ureplicator_worker.core.state import WorkerState, initial
 from ureplicator_worker.core.state_machine import step
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport

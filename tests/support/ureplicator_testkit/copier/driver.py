@@ -16,7 +16,7 @@ from pathlib import Path
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_testkit.records.topics import offsets
 from ureplicator_testkit.servers.processes import Process, eventually
-from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.at_least_once import RENEW_S
 from ureplicator_worker.lifeline.handshake import Admissions
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import (

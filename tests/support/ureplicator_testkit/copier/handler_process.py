@@ -14,8 +14,8 @@ from ureplicator_common.model import HandlerSettings, Transform
 from ureplicator_testkit.copier.memory_sql import MemorySql
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.record.channel import Channel, CopierGone
-from ureplicator_worker.copier.record.chunk_work import outputs_of
 from ureplicator_worker.copier.record.frames import Frame, FrameReader, Head, encode
+from ureplicator_worker.copier.record.handler_calls import outputs_of
 from ureplicator_worker.copier.record.host import Host
 from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.copier.record.time_limit import TimeLimit

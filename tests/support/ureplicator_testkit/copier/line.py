@@ -17,7 +17,7 @@ from ureplicator_testkit.copier.handler_process import MemoryHandlerProcess
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records.batches import ZSTD, Record, batch, decode, field, incompressible
 from ureplicator_worker.copier.lane import SocketGroup
-from ureplicator_worker.copier.lanes.lane import RawLane
+from ureplicator_worker.copier.lanes.raw_lane import RawLane
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.net.metadata import (

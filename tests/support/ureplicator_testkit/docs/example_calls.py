@@ -19,17 +19,6 @@ from ureplicator_common.audits import (
     TopicAudit,
     VerifiedRange,
 )
-from ureplicator_common.contents import (
-    Assignment,
-    AssignmentEntry,
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    LiveWorker,
-    PartitionLoad,
-    PastEvent,
-    TopicIntent,
-)
 from ureplicator_common.kafka import BatchTime, Lifetime
 from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import (
@@ -42,6 +31,17 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
     position_group,
+)
+from ureplicator_common.znode_contents import (
+    Assignment,
+    AssignmentEntry,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveWorker,
+    PartitionLoad,
+    PastEvent,
+    TopicIntent,
 )
 from ureplicator_common.znodes import (
     encode_assignment,

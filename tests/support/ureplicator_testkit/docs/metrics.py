@@ -14,18 +14,18 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ureplicator_common.audits import TopicAudit, VerifiedRange
-from ureplicator_common.contents import RouteUsage, TopicIntent, WorkerUsage
 from ureplicator_common.kafka import BatchTime, Lifetime
 from ureplicator_common.model import TopicKey, WorkerId, position_group
+from ureplicator_common.znode_contents import RouteUsage, TopicIntent, WorkerUsage
 from ureplicator_common.znodes import encode_audit_state, encode_usage
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 from ureplicator_worker.auditor.pages import auditor_metrics
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.engines import metric_families as families
-from ureplicator_worker.engines import telemetry
+from ureplicator_worker.engines import worker_metrics as telemetry
 from ureplicator_worker.lifeline.measures import Measures
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 

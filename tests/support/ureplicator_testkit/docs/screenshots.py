@@ -9,8 +9,8 @@ import math
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ureplicator_common.contents import PastEvent
 from ureplicator_common.model import EventKind, Route, TopicKey, WorkerId
+from ureplicator_common.znode_contents import PastEvent
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_controller.api.services.timeline.sampler import TimelineSampler
 from ureplicator_controller.api.services.timeline.store import Event

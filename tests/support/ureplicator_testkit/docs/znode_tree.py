@@ -21,7 +21,20 @@ from ureplicator_common.audits import (
     TopicAudit,
     VerifiedRange,
 )
-from ureplicator_common.contents import (
+from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, TopicAcl
+from ureplicator_common.model import (
+    EventKind,
+    Limited,
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    SessionId,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znode_contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
@@ -43,19 +56,6 @@ from ureplicator_common.contents import (
     SyncReport,
     TopicIntent,
     WorkerUsage,
-)
-from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, TopicAcl
-from ureplicator_common.model import (
-    EventKind,
-    Limited,
-    OwnerEpoch,
-    Partition,
-    PartitionState,
-    Route,
-    RouteSettings,
-    SessionId,
-    TopicKey,
-    WorkerId,
 )
 
 _KEY = TopicKey(Route("west", "east"), "orders")

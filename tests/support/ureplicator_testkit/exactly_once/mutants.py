@@ -13,14 +13,14 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.model import Partition
 from ureplicator_testkit.kafka.ledger import MemoryPositions
 from ureplicator_worker.copier.lane import Progress
-from ureplicator_worker.copier.lanes.lane import RawLane
-from ureplicator_worker.copier.lanes.transactions import RawTransactions
+from ureplicator_worker.copier.lanes.raw_lane import RawLane
+from ureplicator_worker.copier.lanes.raw_transactions import RawTransactions
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw import target as target_module
+from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction
 from ureplicator_worker.copier.raw.partition import SendSide
 from ureplicator_worker.copier.raw.send_window import SendWindow
-from ureplicator_worker.copier.raw.transaction import LaneTransaction
 from ureplicator_worker.copier.transaction_committer import TransactionCommitter
 
 Patch = tuple[Any, str, Any]

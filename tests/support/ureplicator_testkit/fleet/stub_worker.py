@@ -26,10 +26,10 @@ from typing import Any
 
 from ureplicator_common import logging_setup, znodes
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import Assignment, AssignmentEntry, KnownWorker, TopicIntent
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.errors import TemporaryError
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings, TopicKey, WorkerId
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry, KnownWorker, TopicIntent
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.daemon import Worker
 from ureplicator_worker.engines.event_loop import EventLoop

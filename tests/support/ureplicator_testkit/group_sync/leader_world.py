@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.contents import GoneGroup, Switches, TopicIntent
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import GoneGroup, Switches, TopicIntent
 from ureplicator_common.znodes import Paths, decode_gone
 from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import GroupSync
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.reports import ReportNeeds
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore

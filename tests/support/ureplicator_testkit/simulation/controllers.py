@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.contents import LiveController
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
+from ureplicator_common.znode_contents import LiveController
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.fleet_index import FleetIndexer
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Delays, Snapshot
@@ -17,10 +17,10 @@ from ureplicator_controller.engines.control_loop import (
     SETTLE_INTERVAL_S,
     ControlLoop,
 )
-from ureplicator_controller.engines.executor import Executor
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.leadership import Identity, Leadership
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import DEBOUNCE_S, Observer
+from ureplicator_controller.engines.plan_executor import Executor
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka
 from ureplicator_testkit.simulation.kernel import SimulationFailure, World

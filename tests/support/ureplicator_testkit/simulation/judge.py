@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ureplicator_common.contents import IdealEntry
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.model import Partition, Route, SessionId, WorkerId
+from ureplicator_common.znode_contents import IdealEntry
 from ureplicator_common.znodes import (
     Paths,
     decode_assignment,

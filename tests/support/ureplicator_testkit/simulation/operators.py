@@ -15,7 +15,6 @@ from functools import partial
 
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.coordination import Conflict, OutcomeUnknown, Unavailable
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import (
@@ -26,6 +25,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import Switches, TopicIntent
 from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
 from ureplicator_controller.api.http.problems import Problem
 from ureplicator_controller.api.services import node_editor

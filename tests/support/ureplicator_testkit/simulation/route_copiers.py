@@ -23,9 +23,9 @@ from ureplicator_testkit.copier.stub_lane import StubLane
 from ureplicator_testkit.simulation.judge import FLEET
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
+from ureplicator_worker.copier.at_least_once import AtLeastOnce
 from ureplicator_worker.copier.commit_failures import CommitFailures
 from ureplicator_worker.copier.committer import Committer
-from ureplicator_worker.copier.delivery import AtLeastOnce
 from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import Holder
 from ureplicator_worker.copier.ownership.protocol import Command, OwnershipEvent

@@ -16,9 +16,9 @@ import functools
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from ureplicator_common.contents import LiveWorker
 from ureplicator_common.coordination import SessionState
 from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
+from ureplicator_common.znode_contents import LiveWorker
 from ureplicator_testkit.simulation.copiers import Copier
 from ureplicator_testkit.simulation.judge import FLEET, PATHS, JudgedStore
 from ureplicator_testkit.simulation.kafka import Kafka

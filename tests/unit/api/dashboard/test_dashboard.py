@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from ureplicator_common.audits.standing import AuditState
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.http.models.audits import (
     AuditDetails,
     AuditSummary,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.api.services.event_feed import ALIVE_S, EventFeed
 from ureplicator_controller.api.serving.streams import FEED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 FOREIGN = (

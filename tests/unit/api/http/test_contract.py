@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 JSON = "application/json"

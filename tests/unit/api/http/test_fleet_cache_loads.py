@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import PartitionLoad, TopicIntent
 from ureplicator_common.model import Partition, PartitionState
+from ureplicator_common.znode_contents import PartitionLoad, TopicIntent
 from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S, FleetCache
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import Switches, TopicIntent
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import Switches, TopicIntent
 from ureplicator_common.znodes import encode_blacklisted, encode_switches
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import decode_intent, encode_intent
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import encode_blacklisted
 from ureplicator_controller.api.http.models.export import MAX_TOPICS
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of

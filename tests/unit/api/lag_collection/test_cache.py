@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.kafka import BatchTime, Lifetime, PositionOrError
 from ureplicator_common.model import Route, TopicKey, position_group
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.lag_collection import cluster_reader
 from ureplicator_controller.api.lag_collection import collector as collector_module
 from ureplicator_controller.api.lag_collection.cache import FRESH_S, LagCache

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.kafka import OpenTransaction, PartitionUnavailable
 from ureplicator_common.model import PartitionState, position_group
+from ureplicator_common.znode_contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.znodes import encode_sync
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.core.reporting.lag import HELD_LONG_S, MAX_HOLDER_READS

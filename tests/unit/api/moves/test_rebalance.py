@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.model import WorkerId
+from ureplicator_common.znode_contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.znodes import decode_switches, encode_known_worker
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 

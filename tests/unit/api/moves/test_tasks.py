@@ -7,14 +7,6 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import (
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    PastEvent,
-    Switches,
-    TopicIntent,
-)
 from ureplicator_common.model import (
     EventKind,
     OwnerEpoch,
@@ -22,6 +14,14 @@ from ureplicator_common.model import (
     PartitionState,
     TopicKey,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    PastEvent,
+    Switches,
+    TopicIntent,
 )
 from ureplicator_common.znodes import (
     decode_known_worker,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.http.models.overview import Overview
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.api.routes.overview import LAG_AGE

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import (
-    PartitionLoad,
-    PastEvent,
-    RouteUsage,
-    TopicIntent,
-    WorkerUsage,
-)
 from ureplicator_common.model import (
     EventKind,
     Partition,
     PartitionState,
     WorkerId,
     position_group,
+)
+from ureplicator_common.znode_contents import (
+    PartitionLoad,
+    PastEvent,
+    RouteUsage,
+    TopicIntent,
+    WorkerUsage,
 )
 from ureplicator_common.znodes import encode_history, encode_usage
 from ureplicator_controller.api.app import TIMELINE

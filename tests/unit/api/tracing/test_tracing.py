@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import PastEvent, TopicIntent
 from ureplicator_common.model import EventKind, Partition, WorkerId
+from ureplicator_common.znode_contents import PastEvent, TopicIntent
 from ureplicator_common.znodes import decode_known_worker, encode_history
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture

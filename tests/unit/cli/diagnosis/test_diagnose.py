@@ -13,9 +13,9 @@ import yaml
 from ureplicator_cli.diagnosis.secrets import Redactor, masked_tree, secrets_in
 from ureplicator_common.config.access import TlsSettings
 from ureplicator_common.config.pages import PagesSettings
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState
 from ureplicator_common.pages.web import WebServer, json_page
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture
 from ureplicator_testkit.secured.certificates import Authority

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from ureplicator_cli.fleet_file.steps import MAX_BODY_BYTES, MAX_TOPICS, steps
-from ureplicator_common.contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
+from ureplicator_common.znode_contents import KnownWorker, Switches, TopicIntent
 from ureplicator_common.znodes import (
     decode_known_worker,
     decode_switches,

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from ureplicator_cli.fleets.overlaps import Copy, loops, shared_targets
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 from click.testing import Result
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

@@ -18,7 +18,7 @@ import requests
 from ureplicator_cli.fleets.page import FleetsPage, Picture, page_html
 from ureplicator_cli.fleets.reading import Reading, read_fleets
 from ureplicator_cli.fleets.rows import HEADS, Survey, survey
-from ureplicator_common.contents import TopicIntent
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import serving
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.rest_fixture import RestFixture

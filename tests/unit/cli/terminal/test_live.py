@@ -12,8 +12,8 @@ from rich.console import Console
 from ureplicator_cli.rest_client import RestClient, RestFailure
 from ureplicator_cli.terminal.live import Shown, pictures, read
 from ureplicator_cli.terminal.picture import Picture, plain_lines, rate, rendered
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.model import PartitionState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from ureplicator_common.contents import Assignment
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.model import WorkerId
+from ureplicator_common.znode_contents import Assignment
 from ureplicator_common.znodes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
@@ -17,9 +17,9 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.vetting import vet
 from ureplicator_controller.engines import control_loop as control_loop_module
 from ureplicator_controller.engines.control_loop import MAX_IDLE_S
-from ureplicator_controller.engines.executor import BATCH_OPERATIONS, batches
 from ureplicator_controller.engines.leadership import IdTaken
 from ureplicator_controller.engines.observer import MAX_VERIFIED, VERIFIED_PER_S
+from ureplicator_controller.engines.plan_executor import BATCH_OPERATIONS, batches
 from ureplicator_testkit.control.manual_controllers import (
     FLEET,
     KEY,

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from ureplicator_common.contents import PastEvent, SyncKind, SyncReport
 from ureplicator_common.coordination import Create
 from ureplicator_common.model import EventKind
+from ureplicator_common.znode_contents import PastEvent, SyncKind, SyncReport
 from ureplicator_common.znodes import (
     decode_history,
     encode_sync,

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import IsolatedSubject, KnownWorker
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import MAX_SLOTS, WorkerId
+from ureplicator_common.znode_contents import IsolatedSubject, KnownWorker
 from ureplicator_common.znodes import decode_isolated, encode_known_worker
 from ureplicator_testkit.control.manual_controllers import PATHS, REBALANCE_S, ControllerFleet
 

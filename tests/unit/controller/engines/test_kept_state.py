@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import decode_intent, encode_intent
 from ureplicator_controller.core.state import fleet_index as fleet_index_module
 from ureplicator_controller.core.state import snapshot as snapshot_module

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import create_or_set, version_of
 from ureplicator_common.model import Delivery, GapPolicy, RouteSettings
+from ureplicator_common.znode_contents import Switches
 from ureplicator_common.znodes import decode_route, encode_switches
 from ureplicator_testkit.control.manual_controllers import (
     PATHS,

@@ -9,14 +9,14 @@ from threading import Barrier
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.rules import TopicRules
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.topic_observer import FIRST_WITHIN_S, TopicObserver
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore

@@ -11,18 +11,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import RouteMemory, TopicIntent
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import Route, RouteSettings, TopicKey, TopicState
+from ureplicator_common.znode_contents import RouteMemory, TopicIntent
 from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
 from ureplicator_controller.core.topics.source_deletion import SourceDeletion
 from ureplicator_controller.engines.claims.between_fleets import FleetClaims
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.target_topics import TIMESTAMP_LIMITS
 from ureplicator_controller.engines.topic_observer import TopicObserver
 from ureplicator_controller.engines.topic_reconciler import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_controller.core.balance.limit_division import IDLE_PART, divide, is_close
+from ureplicator_controller.core.balance.fair_shares import IDLE_PART, divide, is_close
 
 limits = st.integers(10_000, 10**12)
 rates = st.floats(0, 1e12)

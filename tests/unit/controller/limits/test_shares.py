@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import PartitionLoad, Switches
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Limited, Partition, WorkerId
+from ureplicator_common.znode_contents import PartitionLoad, Switches
 from ureplicator_common.znodes import encode_loads
 from ureplicator_controller.core.planning.limit_shares import DIVISION_INTERVAL_S
 from ureplicator_controller.core.planning.plan import plan

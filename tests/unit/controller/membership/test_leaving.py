@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import Switches
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.core.reporting.events import fleet_events
 from ureplicator_controller.core.state.mass_loss import mass_loss
 from ureplicator_testkit.control.fleet import ControlFleet, two_workers

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import (
+from ureplicator_common.model import (
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    SessionId,
+    WorkerId,
+    transactional_ids,
+)
+from ureplicator_common.znode_contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
@@ -13,14 +21,6 @@ from ureplicator_common.contents import (
     IdealTopic,
     PositionChange,
     TopicIntent,
-)
-from ureplicator_common.model import (
-    OwnerEpoch,
-    Partition,
-    PartitionState,
-    SessionId,
-    WorkerId,
-    transactional_ids,
 )
 from ureplicator_common.znodes import (
     LIMIT_BYTES,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ureplicator_common.contents import CurrentEntry, IdealEntry, TopicIntent
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -13,6 +12,7 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
+from ureplicator_common.znode_contents import CurrentEntry, IdealEntry, TopicIntent
 from ureplicator_controller.core.planning.bookkeeping import mark_committed_positions
 from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.planning.steps import MarkPositions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.contents import Switches
+from ureplicator_common.znode_contents import Switches
 from ureplicator_testkit.control.fleet import ControlFleet, two_workers
 
 LACKS = "no Spark capacity: Spark master 10.0.0.1:7077 is away"

@@ -9,9 +9,9 @@ from ureplicator_common.model import SessionId, WorkerId
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.core.vetting import vet
-from ureplicator_controller.engines.executor import Executor, PlanOutcome
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
+from ureplicator_controller.engines.plan_executor import Executor, PlanOutcome
 from ureplicator_testkit.control.fleet import (
     ControlFleet,
     ids_of,

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import (
+from ureplicator_common.model import OwnerEpoch, Partition, Route, SessionId, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
     Assignment,
     AssignmentEntry,
     IdealEntry,
     IdealTopic,
 )
-from ureplicator_common.model import OwnerEpoch, Partition, Route, SessionId, TopicKey, WorkerId
 from ureplicator_controller.core.planning.invariants import (
     WORKERS_IN_TURN,
     InvariantWatch,

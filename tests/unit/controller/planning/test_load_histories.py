@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Set
+from ureplicator_common.znode_contents import Switches
 from ureplicator_common.znodes import encode
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S, SETTLED_S
 from ureplicator_controller.core.state.snapshot import BalanceLimits

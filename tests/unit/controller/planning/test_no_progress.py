@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Node, Stat
 from ureplicator_common.model import Partition, SessionId
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.core.planning.no_progress import (
     MOVE_AFTER_S,
     REPORT_AFTER_S,

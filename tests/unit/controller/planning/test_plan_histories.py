@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ureplicator_common.contents import Assignment, Switches
 from ureplicator_common.model import TopicKey, TopicState
+from ureplicator_common.znode_contents import Assignment, Switches
 from ureplicator_controller.core.planning.handover import EPOCH_SHIFT
 from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED

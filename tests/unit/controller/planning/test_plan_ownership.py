@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import Assignment, AssignmentEntry, CurrentEntry
 from ureplicator_common.coordination import Create, Delete, Set
 from ureplicator_common.model import (
     OwnerEpoch,
@@ -19,6 +18,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry, CurrentEntry
 from ureplicator_controller.core.planning.holders import HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionView
 from ureplicator_controller.core.planning.plan import Plan, plan

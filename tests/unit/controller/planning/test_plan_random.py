@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ureplicator_common.contents import CurrentState, IdealEntry, IdealTopic, Switches
 from ureplicator_common.model import Partition, TopicState
+from ureplicator_common.znode_contents import CurrentState, IdealEntry, IdealTopic, Switches
 from ureplicator_controller.core.planning import bookkeeping
 from ureplicator_controller.core.planning.bookkeeping import needed_workers
 from ureplicator_controller.core.planning.plan import Plan, plan

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import Switches
 from ureplicator_common.model import WorkerId
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.core.planning.owner_changes import owner_changes, plan_id
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import WriteIdeal, WriteSwitches

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import PartitionLoad
 from ureplicator_common.model import Route, TopicKey, WorkerSelection
+from ureplicator_common.znode_contents import PartitionLoad
 from ureplicator_controller.core.balance.pools import shortages
 from ureplicator_controller.core.planning.owner_changes import owner_changes
 from ureplicator_controller.core.planning.plan import plan

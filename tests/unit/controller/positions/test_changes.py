@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.contents import PositionChange, TopicIntent
 from ureplicator_common.coordination import Conflict, Operation, Unavailable
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import RENEWER, TopicKey, TopicState, transactional_id
+from ureplicator_common.znode_contents import PositionChange, TopicIntent
 from ureplicator_controller.core.positions.changes import ChangeOutcome, due_changes, with_outcomes
 from ureplicator_controller.core.positions.orphaned import orphaned_positions
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot

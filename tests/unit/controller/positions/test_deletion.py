@@ -8,17 +8,6 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from ureplicator_common.contents import (
-    Assignment,
-    AssignmentEntry,
-    CurrentEntry,
-    CurrentState,
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    LiveWorker,
-    TopicIntent,
-)
 from ureplicator_common.coordination import Conflict, Create, Set
 from ureplicator_common.kafka import (
     ClusterUnavailable,
@@ -39,6 +28,17 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    Assignment,
+    AssignmentEntry,
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveWorker,
+    TopicIntent,
 )
 from ureplicator_common.znodes import Paths, decode_intent, encode_intent
 from ureplicator_controller.core.planning.plan import plan

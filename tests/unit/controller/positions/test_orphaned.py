@@ -4,15 +4,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ureplicator_common import znodes
-from ureplicator_common.contents import (
-    Assignment,
-    AssignmentEntry,
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    LiveWorker,
-    TopicIntent,
-)
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import (
     MAX_SLOTS,
@@ -23,6 +14,15 @@ from ureplicator_common.model import (
     SessionId,
     TopicKey,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    Assignment,
+    AssignmentEntry,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveWorker,
+    TopicIntent,
 )
 from ureplicator_controller.core.planning.holders import FenceIds
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import CurrentEntry, CurrentState, PastEvent
 from ureplicator_common.coordination import Set, check_size
 from ureplicator_common.model import EventKind, OwnerEpoch, PartitionState, SessionId, WorkerId
+from ureplicator_common.znode_contents import CurrentEntry, CurrentState, PastEvent
 from ureplicator_common.znodes import Paths, encode_history
 from ureplicator_controller.core.reporting.event_history import (
     BLOCK_EVENTS,

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import PastEvent, PositionChange, Switches
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import (
     EventKind,
@@ -18,6 +17,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import PastEvent, PositionChange, Switches
 from ureplicator_common.znodes import encode_current, encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import Switches
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import WorkerId
+from ureplicator_common.znode_contents import Switches
 from ureplicator_common.znodes import encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.reporting.move_causes import MoveCause, move_causes

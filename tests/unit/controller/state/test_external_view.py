@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_common.contents import CurrentEntry, CurrentState
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -14,6 +13,7 @@ from ureplicator_common.model import (
     SessionId,
     WorkerId,
 )
+from ureplicator_common.znode_contents import CurrentEntry, CurrentState
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ureplicator_common.contents import Failing
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
+from ureplicator_common.znode_contents import Failing
 from ureplicator_controller.core.planning.no_progress import partitions_without_progress
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.failures import failing_partitions

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import (
+from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
+from ureplicator_common.znode_contents import (
     Assignment,
     AssignmentEntry,
     CurrentEntry,
@@ -20,7 +21,6 @@ from ureplicator_common.contents import (
     Switches,
     TopicIntent,
 )
-from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
 from ureplicator_controller.core.planning.partitions import PartitionViews
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.fleet_index import FleetIndex, FleetIndexer

@@ -7,16 +7,6 @@ import time
 
 import pytest
 
-from ureplicator_common.contents import (
-    CurrentEntry,
-    CurrentState,
-    IdealEntry,
-    IdealTopic,
-    KnownWorker,
-    LiveWorker,
-    PartitionLoad,
-    TopicIntent,
-)
 from ureplicator_common.coordination import Node, Stat
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import (
@@ -28,6 +18,16 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
     WorkerId,
+)
+from ureplicator_common.znode_contents import (
+    CurrentEntry,
+    CurrentState,
+    IdealEntry,
+    IdealTopic,
+    KnownWorker,
+    LiveWorker,
+    PartitionLoad,
+    TopicIntent,
 )
 from ureplicator_common.znodes import Paths, encode_intent, encode_live_worker, encode_loads
 from ureplicator_controller.core.planning.membership import track_membership

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.contents import Switches
 from ureplicator_common.model import PartitionState, Route, TopicKey
+from ureplicator_common.znode_contents import Switches
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.mismatches import mismatches, topic_mismatches
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.config.route import ConfigSyncSettings
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable, TopicInfo, TopicSetting
 from ureplicator_common.model import (
     DefaultsFrom,
@@ -17,6 +16,7 @@ from ureplicator_common.model import (
     TopicKey,
     TopicState,
 )
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.syncs.configs import (
@@ -31,7 +31,7 @@ from ureplicator_controller.core.syncs.configs import (
     topic_drift,
 )
 from ureplicator_controller.core.syncs.topics import SyncedTopic, synced_topics
-from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS
+from ureplicator_controller.core.topics.target_limits import NO_LIMIT_MS
 
 ROUTE = Route("a", "b")
 RULES = ConfigRules(is_enabled=True, exclude=ConfigSyncSettings().exclude)

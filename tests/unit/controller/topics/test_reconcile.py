@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ureplicator_common.contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import (
     GapPolicy,
@@ -21,6 +20,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
 from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.core.state.decoding import Stored, UnreadableNode
 from ureplicator_controller.core.state.snapshot import Snapshot

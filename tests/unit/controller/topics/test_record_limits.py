@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_controller.core.topics.record_limits import NO_LIMIT_MS, limit_findings
+from ureplicator_controller.core.topics.target_limits import NO_LIMIT_MS, limit_findings
 
 HOUR_MS = 3_600_000
 BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"

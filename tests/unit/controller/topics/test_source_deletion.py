@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ureplicator_common.contents import Assignment, AssignmentEntry, Switches, TopicIntent
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import (
     GapPolicy,
@@ -20,6 +19,7 @@ from ureplicator_common.model import (
     TopicState,
     WorkerId,
 )
+from ureplicator_common.znode_contents import Assignment, AssignmentEntry, Switches, TopicIntent
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import (

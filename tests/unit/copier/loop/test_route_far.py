@@ -7,7 +7,7 @@ from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, records, seen
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
 from ureplicator_testkit.records import batches
-from ureplicator_worker.batches.merging import FAR_MERGED_BYTES, MERGED_BYTES
+from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES, MERGED_BYTES
 from ureplicator_worker.copier.net.round_trip import FAR_S
 from ureplicator_worker.copier.raw.fetch_schedule import FAR_PARTITION_BYTES, PARTITION_BYTES
 

@@ -13,7 +13,7 @@ from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import decode
 from ureplicator_worker.batches.header import CorruptBatch
-from ureplicator_worker.batches.merging import (
+from ureplicator_worker.batches.merge_rules import (
     FAR_MERGED_BYTES,
     FEW_RECORDS,
     LARGE_BYTES,

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from ureplicator_testkit.copier.handler_process import NoLimit
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import Row
-from ureplicator_worker.copier.record.chunk_work import (
+from ureplicator_worker.copier.record.encoding import BATCH_BYTES, Ready
+from ureplicator_worker.copier.record.handler_calls import (
     PASSED_BYTES,
     ChunkFailed,
     ChunkWork,
     outputs_of,
 )
-from ureplicator_worker.copier.record.encoding import BATCH_BYTES, Ready
 from ureplicator_worker.handlers import Handler, Output, Record
 
 OTHER = "u"

@@ -12,8 +12,8 @@ from ureplicator_common.model import HandlerSettings
 from ureplicator_testkit.copier.handler_process import MemoryChannel, NoLimit
 from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_worker.copier.record.chunk_work import outputs_of
 from ureplicator_worker.copier.record.frames import FrameReader, Head
+from ureplicator_worker.copier.record.handler_calls import outputs_of
 from ureplicator_worker.copier.record.host import Host
 from ureplicator_worker.copier.record.process import GRACE_S, START_S, HandlerProcess
 from ureplicator_worker.copier.record.time_limit import TICKS_PER_LIMIT, HandlerTimeout, TimeLimit

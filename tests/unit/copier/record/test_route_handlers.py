@@ -19,7 +19,7 @@ from ureplicator_testkit.copier.line_history import NODES, PARTITIONS, fill, pla
 from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.ownership.protocol import Commit
-from ureplicator_worker.copier.record.handlers import TASKS_AHEAD
+from ureplicator_worker.copier.record.handler_scheduler import TASKS_AHEAD
 from ureplicator_worker.copier.record.partition import RecordPartition
 from ureplicator_worker.copier.record.window import CHUNK_BYTES
 from ureplicator_worker.lifeline.messages import Failed, Released

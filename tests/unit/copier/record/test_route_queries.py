@@ -8,7 +8,7 @@ from ureplicator_testkit.copier.line import ROUTE, Line
 from ureplicator_testkit.copier.line_history import NODES, fill
 from ureplicator_testkit.copier.memory_sql import ALL
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_worker.copier.record.handlers import SQL_MEMORY_SHARE, Group
+from ureplicator_worker.copier.record.handler_scheduler import SQL_MEMORY_SHARE, Group
 from ureplicator_worker.copier.record.window import QUERY_CHUNK_BYTES
 
 BUFFER_BYTES = 4 << 20

@@ -8,7 +8,7 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.at_least_once import RENEW_S
 from ureplicator_worker.copier.ownership.protocol import (
     ClusterError,
     FencedOut,

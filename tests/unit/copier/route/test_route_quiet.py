@@ -8,7 +8,7 @@ import pytest
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, assert_same, fill
-from ureplicator_worker.copier.delivery import RENEW_S
+from ureplicator_worker.copier.at_least_once import RENEW_S
 from ureplicator_worker.copier.net.metadata import ClusterUnreachable
 from ureplicator_worker.copier.source_offsets import PUBLISH_EVERY_S
 

@@ -15,7 +15,7 @@ from ureplicator_testkit.copier.line import ROUTE, records, seen
 from ureplicator_testkit.copier.transaction_fleet import HANDLED, PROTOCOLS, TransactionFleet
 from ureplicator_worker.copier.commit_failures import TRANSACTIONS_WAIT_S
 from ureplicator_worker.copier.exactly_once import SETTLE_S
-from ureplicator_worker.copier.raw.transaction import SET_ASIDE_S
+from ureplicator_worker.copier.raw.lane_transaction import SET_ASIDE_S
 from ureplicator_worker.lifeline.messages import PartitionReport
 
 AWAY = 2

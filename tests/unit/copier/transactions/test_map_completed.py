@@ -14,7 +14,7 @@ from ureplicator_testkit.copier.line import ROUTE
 from ureplicator_testkit.copier.transaction_fleet import EXACTLY_ONCE, PROTOCOLS, TransactionFleet
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_worker.copier.delivery import UNMAPPED_S
+from ureplicator_worker.copier.at_least_once import UNMAPPED_S
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 
 P0 = Partition(ROUTE, "t", 0)

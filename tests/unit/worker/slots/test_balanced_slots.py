@@ -11,7 +11,7 @@ from ureplicator_common.model import PartitionState
 from ureplicator_testkit.control.worker_run import ROUTE, Run, entries, part
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.copiers import BALANCE_EVERY_S
-from ureplicator_worker.core.partition import PartitionPhase
+from ureplicator_worker.core.partition_phases import PartitionPhase
 from ureplicator_worker.core.slots import STEADY_S, surplus
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 

@@ -9,7 +9,7 @@ import pytest
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_testkit.control.command import run
-from ureplicator_worker.engines import executor
+from ureplicator_worker.engines import spark_executor as executor
 
 VARIABLES = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:9012",

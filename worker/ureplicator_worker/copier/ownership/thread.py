@@ -43,6 +43,13 @@ from ureplicator_common.model import Partition
 from ureplicator_worker.copier.ownership.joining import join
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 from ureplicator_worker.copier.ownership.missing_markers import MissingMarkers
+from ureplicator_worker.copier.ownership.position_records import (
+    Records,
+    bound_to,
+    first_commitment,
+    is_first,
+    position_records,
+)
 from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.protocol import (
@@ -74,13 +81,6 @@ from ureplicator_worker.copier.ownership.protocol import (
     Start,
     StartFailed,
     StartsFound,
-)
-from ureplicator_worker.copier.ownership.records import (
-    Records,
-    bound_to,
-    first_commitment,
-    is_first,
-    position_records,
 )
 from ureplicator_worker.copier.ownership.renewals import Renewals
 from ureplicator_worker.copier.ownership.source_side import SourceSide

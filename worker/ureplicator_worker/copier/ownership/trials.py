@@ -15,8 +15,8 @@ from dataclasses import replace
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.model import Partition
+from ureplicator_worker.copier.ownership.position_records import Records, refusal, target_key
 from ureplicator_worker.copier.ownership.protocol import Begun
-from ureplicator_worker.copier.ownership.records import Records, refusal, target_key
 
 
 class Trials:

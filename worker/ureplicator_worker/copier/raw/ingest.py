@@ -1,7 +1,7 @@
 """The way from a Fetch response to batches in a partition's send window. Hot path.
 
 Whole batches stay in the buffer of the response. But a Produce request holds one batch per partition, so
-many small ones would wait for each other: a run of them is merged into one (`batches.merging` says which;
+many small ones would wait for each other: a run of them is merged into one (`batches.merge_rules` says which;
 `batches.rebuild`, and plain ones at the beginning of a response in one step, `batches.plain`). Markers and
 dropped batches between them do not end a run, and batches that must be rebuilt join it. Runs end with the
 response, so no batch waits for others to come; few batches in a response mean that there is no backlog.
@@ -17,7 +17,7 @@ import logging
 from ureplicator_worker.batches.codecs import NONE
 from ureplicator_worker.batches.committed import Item, committed_batches
 from ureplicator_worker.batches.header import CorruptBatch, Header, Kind, is_cut
-from ureplicator_worker.batches.merging import (
+from ureplicator_worker.batches.merge_rules import (
     LARGE_BYTES,
     MERGE_AT_LEAST,
     MERGE_AT_LEAST_FAR,

@@ -5,7 +5,7 @@
                        source, ingest                               target
 
 `FetchSide.offset` runs ahead of `window.position`. What was committed is not the lane's concern
-(`copier.delivery` keeps it).
+(`copier.at_least_once` keeps it).
 """
 
 from __future__ import annotations

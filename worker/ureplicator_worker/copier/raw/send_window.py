@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections import deque
 
 from ureplicator_worker.batches.header import next_sequence, stamp
-from ureplicator_worker.batches.merging import FAR_MERGED_BYTES
+from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES
 from ureplicator_worker.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.position_values import AcknowledgedEnd

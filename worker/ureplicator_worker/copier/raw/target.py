@@ -28,7 +28,7 @@ from ureplicator_common.kafka.errors import (
     refusal,
 )
 from ureplicator_worker.batches.header import CorruptBatch, is_intact
-from ureplicator_worker.batches.merging import FAR_MERGED_BYTES
+from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES
 from ureplicator_worker.batches.rebuild import split
 from ureplicator_worker.copier.lane import RecordSkipped
 from ureplicator_worker.copier.latency import Latencies
@@ -39,10 +39,10 @@ from ureplicator_worker.copier.net.line_rate import MIN_BYTES
 from ureplicator_worker.copier.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.counting import copied, count
 from ureplicator_worker.copier.raw.ingest import batch_of
+from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, Leading
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
-from ureplicator_worker.copier.raw.producers import Producers
+from ureplicator_worker.copier.raw.producer_id_pool import Producers
 from ureplicator_worker.copier.raw.send_window import NEVER_MS, Batch
-from ureplicator_worker.copier.raw.transaction import LaneTransaction, Leading
 from ureplicator_worker.wire.produce_api import (
     API_KEY,
     ASIDE_TIMEOUT_MS,

@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ureplicator_worker.copier.record.channel import Channel, CopierGone, Inbox
-from ureplicator_worker.copier.record.chunk_work import (
+from ureplicator_worker.copier.record.encoding import Ready
+from ureplicator_worker.copier.record.frames import Head
+from ureplicator_worker.copier.record.handler_calls import (
     ChunkFailed,
     ChunkWork,
     outputs_of,
 )
-from ureplicator_worker.copier.record.encoding import Ready
-from ureplicator_worker.copier.record.frames import Head
 from ureplicator_worker.copier.record.time_limit import TimeLimit
 from ureplicator_worker.copier.record.user_errors import log_stack, reason_of
 from ureplicator_worker.handlers import Handler

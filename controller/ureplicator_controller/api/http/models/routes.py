@@ -10,9 +10,9 @@ from pydantic import Field
 from ureplicator_common.config.live_changes import LIVE_SETTINGS
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import SyncKind, SyncReport
 from ureplicator_common.coordination import Node
 from ureplicator_common.printable import did_you_mean
+from ureplicator_common.znode_contents import SyncKind, SyncReport
 from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
 from ureplicator_controller.api.http.models.requests import Body, DryRun, Path, Query
 from ureplicator_controller.api.http.models.responses import ResponseModel

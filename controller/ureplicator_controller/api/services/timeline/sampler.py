@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.settings import Settings
-from ureplicator_common.contents import PastEvent, WorkerUsage
 from ureplicator_common.coordination import Node
 from ureplicator_common.errors import OperatingError
+from ureplicator_common.znode_contents import PastEvent, WorkerUsage
 from ureplicator_common.znodes import UnreadableContent, decode_usage
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagReport

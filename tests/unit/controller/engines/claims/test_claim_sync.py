@@ -9,14 +9,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import Route, SessionId, TopicKey, TopicState
+from ureplicator_common.znode_contents import SyncKind, SyncReport, TopicIntent
 from ureplicator_common.znodes import Paths, decode_sync
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.claims import UNUSED_S
 from ureplicator_controller.engines.syncs.opening import SyncNeeds, open_syncs
 from ureplicator_testkit.control.manual_clock import ManualClock

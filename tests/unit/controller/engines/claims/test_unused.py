@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.contents import TopicIntent
 from ureplicator_common.coordination import Create, Delete, Operation, Set
 from ureplicator_common.model import Route, TopicKey, TopicState
+from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes import Paths, encode_claim, encode_intent
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.engines.claims.unused import (
@@ -19,7 +19,7 @@ from ureplicator_controller.engines.claims.unused import (
     ClaimRemover,
 )
 from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 
 PATHS = Paths("f")

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry
 
 from ureplicator_common.config.route import GroupPatterns, GroupSyncSettings, RouteConfig
 from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.clusters import open_sync
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_reports import MemoryReports
 

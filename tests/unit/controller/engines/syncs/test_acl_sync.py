@@ -9,15 +9,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.contents import RouteAcls, TopicIntent
 from ureplicator_common.coordination import Set
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import RouteAcls, TopicIntent
 from ureplicator_common.znodes import Paths, decode_acls, encode_acls
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.opening import SyncNeeds, open_syncs
 from ureplicator_controller.engines.syncs.thread import MAX_AGE_S, TopicSyncState
 from ureplicator_testkit.control.manual_clock import ManualClock

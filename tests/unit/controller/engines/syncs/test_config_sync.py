@@ -8,13 +8,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.config.route import ConfigSyncSettings, RouteConfig
-from ureplicator_common.contents import SyncKind, TopicIntent
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
+from ureplicator_common.znode_contents import SyncKind, TopicIntent
 from ureplicator_common.znodes import Paths, decode_sync
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
-from ureplicator_controller.engines.metrics import ControlMetrics
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.opening import (
     CHECK_INTERVAL_S,
     SyncNeeds,

@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ureplicator_common.backoff import Backoff
-from ureplicator_common.contents import CurrentEntry, Failing
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
+from ureplicator_common.znode_contents import CurrentEntry, Failing
 
 TEMPORARY_DELAYS_S = (0.5, 1.0, 2.0)
 """The last one repeats: a cluster that is back is noticed within 2 s, well within the promised 5."""

@@ -11,11 +11,11 @@ from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, Transac
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.net.connections import available
 from ureplicator_worker.copier.raw.counting import count_committed
+from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, unsettled
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.send_window import acknowledged_end
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
-from ureplicator_worker.copier.raw.transaction import LaneTransaction, unsettled
 from ureplicator_worker.copier.record.partition import LanePartition
 
 MOVING_S = 5.0

@@ -21,13 +21,13 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from ureplicator_common.contents import PartitionLoad, RouteUsage
 from ureplicator_common.model import Gap, Limited, Partition, PartitionState, Route, camel
+from ureplicator_common.znode_contents import PartitionLoad, RouteUsage
 from ureplicator_worker.core import load_samples
 from ureplicator_worker.core.handler_totals import HandlerTotals
 from ureplicator_worker.core.load_samples import LoadTrend, Sample
 from ureplicator_worker.core.measure_totals import MeasureTotals
-from ureplicator_worker.core.partition import HeldPartition
+from ureplicator_worker.core.partition_phases import HeldPartition
 from ureplicator_worker.core.state import WorkerState
 from ureplicator_worker.engines import metric_families as families
 from ureplicator_worker.lifeline.measures import Measures, Segment

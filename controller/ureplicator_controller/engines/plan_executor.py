@@ -23,8 +23,8 @@ from ureplicator_common.coordination import (
 from ureplicator_common.znodes import Paths
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.vetting import VettedSteps
+from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
-from ureplicator_controller.engines.metrics import ControlMetrics
 from ureplicator_controller.engines.observer import Observer
 
 BATCH_OPERATIONS = 64

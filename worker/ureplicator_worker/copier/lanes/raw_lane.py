@@ -24,9 +24,9 @@ from ureplicator_worker.copier.lane import (
     ProducerNeeded,
     Progress,
 )
+from ureplicator_worker.copier.lanes.raw_transactions import RawTransactions
 from ureplicator_worker.copier.lanes.relief import relieve
 from ureplicator_worker.copier.lanes.topics import Topics
-from ureplicator_worker.copier.lanes.transactions import RawTransactions
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.net.buffers import BufferPool
@@ -34,12 +34,12 @@ from ureplicator_worker.copier.net.connections import Connections
 from ureplicator_worker.copier.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.byte_limits import RouteLimits, unlimited
+from ureplicator_worker.copier.raw.lane_transaction import unsettled
 from ureplicator_worker.copier.raw.partition import FetchSide, SendSide
-from ureplicator_worker.copier.raw.producers import Producers
+from ureplicator_worker.copier.raw.producer_id_pool import Producers
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
-from ureplicator_worker.copier.raw.transaction import unsettled
-from ureplicator_worker.copier.record.handlers import Handlers, StartProcess
+from ureplicator_worker.copier.record.handler_scheduler import Handlers, StartProcess
 from ureplicator_worker.copier.record.partition import (
     LanePartition,
     RecordPartition,
