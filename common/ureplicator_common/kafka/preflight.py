@@ -1,7 +1,7 @@
 """Facts about a cluster that a fleet is to use: who responds, which requests, what the login may do.
 
-`preflight_requests` reads them. Nothing that is sent changes anything: a topic is created for validation only, and a
-transaction and a member of a group are named that do not exist.
+`preflight_requests` reads them. Nothing that is sent changes anything: a topic is created for validation
+only, and a transaction and a member of a group are named that do not exist.
 """
 
 from __future__ import annotations
