@@ -232,7 +232,7 @@ class Delivery(StrEnum):
     EXACTLY_ONCE = "exactly_once"
 
 
-class Lane(StrEnum):
+class LaneKind(StrEnum):
     """Way of a topic's records: as whole batches, through a handler, or through a query."""
 
     RAW = "raw"
@@ -279,8 +279,8 @@ class HandlerSettings(Content):
     memory_bytes: int = 256 << 20
 
     @property
-    def lane(self) -> Lane:
-        return Lane.HANDLER
+    def lane(self) -> LaneKind:
+        return LaneKind.HANDLER
 
     @property
     def name(self) -> str:
@@ -317,8 +317,8 @@ class SqlSettings(Content):
     memory_bytes: int = 512 << 20
 
     @property
-    def lane(self) -> Lane:
-        return Lane.SQL
+    def lane(self) -> LaneKind:
+        return LaneKind.SQL
 
     @property
     def name(self) -> str:
@@ -393,9 +393,9 @@ class RouteSettings(Content):
             (transform for transform in every if re.fullmatch(transform.topics, topic)), None
         )
 
-    def lane(self, topic: str) -> Lane:
+    def lane(self, topic: str) -> LaneKind:
         transform = self.transform(topic)
-        return Lane.RAW if transform is None else transform.lane
+        return LaneKind.RAW if transform is None else transform.lane
 
     def target_topic(self, topic: str) -> str:
         """Name of a source topic on the target; the identity unless renamed or prefixed."""

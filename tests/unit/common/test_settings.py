@@ -20,7 +20,7 @@ from ureplicator_common.model import (
     Delivery,
     GapPolicy,
     HandlerSettings,
-    Lane,
+    LaneKind,
     Route,
     SqlSettings,
 )
@@ -442,8 +442,8 @@ def test_the_query_of_a_topic_is_published() -> None:
     assert found == SqlSettings(
         "orders.*", "SELECT value\nFROM records", max_bytes=2 << 20, memory_bytes=600 << 20
     )
-    assert config.settings.lane("orders-eu") is Lane.HANDLER
-    assert config.settings.lane("clicks") is Lane.RAW
+    assert config.settings.lane("orders-eu") is LaneKind.HANDLER
+    assert config.settings.lane("clicks") is LaneKind.RAW
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ureplicator_common.config.settings import load_settings
-from ureplicator_common.model import Lane, SqlSettings
+from ureplicator_common.model import LaneKind, SqlSettings
 from ureplicator_testkit.docs.samples import Block, blocks
 from ureplicator_worker.sql.query import COLUMNS
 
@@ -26,8 +26,8 @@ def test_the_configuration_names_the_query(tmp_path: Path) -> None:
     settings = route.settings.transform("orders-eu")
     assert isinstance(settings, SqlSettings)
     assert settings.query.startswith("SELECT key, value, headers, timestamp FROM records")
-    assert route.settings.lane("orders-eu") is Lane.SQL
-    assert route.settings.lane("my-orders") is Lane.RAW
+    assert route.settings.lane("orders-eu") is LaneKind.SQL
+    assert route.settings.lane("my-orders") is LaneKind.RAW
 
 
 class Registered:

@@ -14,7 +14,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import (
-    Lane,
+    LaneKind,
     Partition,
     PartitionState,
     Route,
@@ -310,11 +310,11 @@ def describe(
     }
 
 
-def _lane(fleet_state: FleetState, key: TopicKey) -> Lane:
+def _lane(fleet_state: FleetState, key: TopicKey) -> LaneKind:
     """The lane by the settings that the workers have; as whole batches until the leader has published
     them."""
     published = fleet_state.snapshot.routes.get(key.route)
-    return Lane.RAW if published is None else published.value.lane(key.topic)
+    return LaneKind.RAW if published is None else published.value.lane(key.topic)
 
 
 def mismatch_json(mismatch: Mismatch) -> dict[str, Any]:

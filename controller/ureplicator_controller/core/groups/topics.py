@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import Lane, Route
+from ureplicator_common.model import LaneKind, Route
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -35,7 +35,7 @@ def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
             target=stored.value.target_topic,
             target_id=stored.value.target_topic_id,
             stopped=stored.value.stopped,
-            is_raw=settings.value.lane(key.topic) is Lane.RAW,
+            is_raw=settings.value.lane(key.topic) is LaneKind.RAW,
         )
         for key, stored in snapshot.topics.items()
         if key.route == route and key not in snapshot.unreadable_topics

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ureplicator_common.model import Lane, PartitionState, TopicState
+from ureplicator_common.model import LaneKind, PartitionState, TopicState
 from ureplicator_controller.api.http.models.offsets import PartitionLag
 from ureplicator_controller.api.http.models.responses import ResponseModel
 
@@ -49,7 +49,7 @@ class TopicDetails(ResponseModel):
     topic: str
     route: str
     targetTopic: str = Field(description="name on the target")
-    lane: Lane
+    lane: LaneKind
     state: TopicState
     effectiveState: Literal["active", "paused", "deleting", "stopped", "blacklisted"] = Field(
         description="state with stops and blacklist; `state` is what operators have set"
