@@ -25,7 +25,7 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
 from ureplicator_common.znode_contents import Assignment, AssignmentEntry
 from ureplicator_common.znodes import Paths, encode_assignment
 from ureplicator_testkit.deploy.alerts import ALERT_FILE, Course, Series, judged, rule_names, series
-from ureplicator_testkit.fleet.real_fleet import FORTH, FORTH_QUERY, SESSION_TIMEOUT_S, Fleet
+from ureplicator_testkit.fleet.real_fleet import FORTH, SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.records.topics import (
     NewRecord,
     create_topic,
