@@ -51,8 +51,8 @@ SOURCES = [each for each in (os.environ.get("PYTHONPATH"),) if each]
 """Those that the tests run with."""
 
 _RUN = (
-    "import pickle, sys; from ureplicator_worker.copier import delivery, task;"
-    "delivery.RENEW_S = float(sys.argv[2]);"
+    "import pickle, sys; from ureplicator_worker.copier import at_least_once, task;"
+    "at_least_once.RENEW_S = float(sys.argv[2]);"
     "task.copy(pickle.load(open(sys.argv[1], 'rb')))"
 )
 
