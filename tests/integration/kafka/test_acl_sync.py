@@ -74,7 +74,7 @@ def opened(admin: KafkaAclAdmin) -> SyncThread:
         routes={ROUTE: Stored(RouteSettings(prefix="copy."), 0, 0, SESSION)},
         topics={
             TopicKey(ROUTE, "orders"): Stored(
-                TopicIntent(1, 1, target_topic="orders"), 0, 0, SESSION
+                TopicIntent(1, 1, target_topic="copy.orders"), 0, 0, SESSION
             )
         },
     )
