@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What limits a chunk. `reach`: position and end of the target's log, up to which it holds if it is open;
+    """Limits of a chunk. `reach`: position and end of the target's log, up to which it holds if it is open;
     `target_end`: offset at the target before which it counts."""
 
     reach: tuple[int, int] = NO_PLACE

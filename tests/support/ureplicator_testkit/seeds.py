@@ -1,4 +1,4 @@
-"""How many seeds of each kind of random history a run of the tests plays."""
+"""Number of seeds of each kind of random history that a run of the tests plays."""
 
 from __future__ import annotations
 

@@ -43,14 +43,13 @@ def run(environ: Mapping[str, str]) -> None:
             " image, such as 10001 (securityContext.runAsUser in spark.kubernetes.executor.podTemplateFile)"
         )
     command = executor_command(environ, java=jvm.find_java(), home=home)
-    os.chdir(
-        tempfile.gettempdir()
-    )  # executors write files of the application into their current folder
+    # Executors write files of the application into their current folder.
+    os.chdir(tempfile.gettempdir())
     os.execve(command[0], command, {**environ, "SPARK_HOME": str(home)})  # noqa: S606
 
 
 def executor_command(environ: Mapping[str, str], *, java: str, home: Path) -> list[str]:
-    """What Spark's own images make of the variables, and the kind of master. Raises PermanentError."""
+    """Command of Spark's own images for these variables, with the kind of master. Raises PermanentError."""
     missing = [name for name in (*_ARGUMENTS.values(), _MEMORY) if not environ.get(name)]
     if missing:
         raise PermanentError(
@@ -77,7 +76,7 @@ def _java_options(environ: Mapping[str, str]) -> list[str]:
 
 
 def _class_path(environ: Mapping[str, str], home: Path) -> str:
-    """What the pod has of its own first: its configuration, and `spark.executor.extraClassPath`."""
+    """Class path with the pod's own first: its configuration, and `spark.executor.extraClassPath`."""
     own = [environ.get("SPARK_CONF_DIR", ""), environ.get("SPARK_CLASSPATH", "")]
     return os.pathsep.join([*filter(None, own), f"{home}/jars/*"])
 

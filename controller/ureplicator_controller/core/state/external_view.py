@@ -102,7 +102,7 @@ def ideal_entries(snapshot: Snapshot) -> Iterator[IdealEntry]:
 
 
 def harm_to(snapshot: Snapshot, partition: Partition) -> str:
-    """How the target topic's settings refuse, change or delete records that are to be copied now, or ""."""
+    """Harm that the target topic's settings do to records that are to be copied now; "" for none."""
     return snapshot.harm.get(partition.key, "") if is_active(snapshot, partition) else ""
 
 

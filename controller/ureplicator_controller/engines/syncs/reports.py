@@ -149,5 +149,5 @@ class StoredReports:
 
 
 def _figures(report: SyncReport) -> object:
-    """What a report says, but for its times."""
+    """Contents of a report, but for its times."""
     return report.states, report.error, report.harm

@@ -1,4 +1,4 @@
-"""What the offset map could not take with a commit is there when the partition moves to another owner."""
+"""Rows that the offset map could not take with a commit are there when the partition moves on."""
 
 from __future__ import annotations
 

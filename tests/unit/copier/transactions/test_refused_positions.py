@@ -167,7 +167,7 @@ def test_at_least_once_others_are_committed_and_nothing_is_copied_twice(
 def test_at_least_once_rows_of_the_map_are_committed_with_their_positions_only(
     at_least_once: LedgerFleet,
 ) -> None:
-    """What is in the map's topic belongs to a position: all are refused together, once."""
+    """Rows of the map belong to a position: all are refused together, once."""
     fleet = at_least_once
     fleet.settings = RouteSettings(delivery=Delivery.AT_LEAST_ONCE, offset_map=True)
     owner = refuse(fleet)

@@ -107,7 +107,7 @@ class World:
         return self.metrics.registry.get_sample_value(name, labels)
 
     def harm(self) -> Mapping[str, str]:
-        """What the last round reported."""
+        """Harm that the last round reported, by topic."""
         node = self.coordination.get(self.paths.sync(SyncKind.CONFIGS, ROUTE))
         return decode_sync(node.data).harm if node is not None else {}
 
