@@ -123,7 +123,9 @@ class KafkaLogReader:
     def lifetimes(self, topics: Sequence[str]) -> Mapping[str, Lifetime]:
         if not topics:
             return {}
-        response = self._client.call_any(lambda: _configs_request(topics), DescribeConfigsResponse)
+        response = self._client.call_any(
+            lambda: configs_request(topics, SETTINGS), DescribeConfigsResponse
+        )
         return {
             row.resource_name: lifetime({setting.name: setting.value for setting in row.configs})
             for row in response.results
@@ -315,14 +317,15 @@ def first_offset(records: bytes) -> int | None:
     return int(offset)
 
 
-def _configs_request(topics: Sequence[str]) -> DescribeConfigsRequest:
+def configs_request(topics: Sequence[str], names: Sequence[str]) -> DescribeConfigsRequest:
+    """Request for these settings of topics."""
     return DescribeConfigsRequest(
         version=DESCRIBE_CONFIGS_VERSION,
         resources=[
             DescribeConfigsRequest.DescribeConfigsResource(
                 resource_type=TOPIC_RESOURCE,
                 resource_name=topic,
-                configuration_keys=list(SETTINGS),
+                configuration_keys=list(names),
             )
             for topic in topics
         ],

@@ -8,14 +8,14 @@ in no transaction then. A requirement above the number of replicas counts as tha
 
 from __future__ import annotations
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka.protocol.admin import DescribeConfigsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker, ClusterClient
+from ureplicator_common.kafka.log_offsets import configs_request
 
 SETTING = "min.insync.replicas"
-CONFIGS_VERSION, TOPIC_RESOURCE = 1, 2
 METADATA_VERSION = 8
 
 
@@ -24,12 +24,7 @@ def required_in_sync(client: ClusterClient, leader: Broker, topic: str) -> int:
 
     Raises ClusterUnavailable.
     """
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[SETTING]
-    )
-    request = DescribeConfigsRequest(
-        version=CONFIGS_VERSION, resources=[resource], include_synonyms=False
-    )
+    request = configs_request([topic], [SETTING])
     (found,) = client.call(leader, request, DescribeConfigsResponse).results
     return int(next((setting.value for setting in found.configs if setting.name == SETTING), 1))
 
