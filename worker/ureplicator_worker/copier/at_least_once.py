@@ -52,8 +52,13 @@ class CommittedPosition:
         """True if the position differs from the stored one, or that is old."""
         return progress.next_offset != self.offset or now_s - self.at_s >= RENEW_S
 
-    def renew_after(self, delay_s: float, now_s: float) -> None:
-        self.at_s = now_s + delay_s - RENEW_S
+
+def commit_again(
+    known: Mapping[Partition, CommittedPosition], partitions: Iterable[Partition], now_s: float
+) -> None:
+    """Have positions committed again soon, since the offset map lacks a part of them."""
+    for partition in known.keys() & set(partitions):
+        known[partition].at_s = now_s + UNMAPPED_S - RENEW_S
 
 
 class AtLeastOnce:
@@ -114,10 +119,9 @@ class AtLeastOnce:
             if partition in self._partitions:
                 self._partitions[partition] = CommittedPosition(offset, now_s)
 
-    def renew(self, partitions: Iterable[Partition], now_s: float) -> None:
-        """Have positions committed again soon, since the offset map lacks a part of them."""
-        for partition in self._partitions.keys() & set(partitions):
-            self._partitions[partition].renew_after(UNMAPPED_S, now_s)
+    def complete_map(self, partitions: Iterable[Partition], now_s: float) -> None:
+        """See `commit_again`."""
+        commit_again(self._partitions, partitions, now_s)
 
     def aborted(self, number: int, now_s: float) -> None:
         """Note a transaction that was refused, fenced, or is of unknown outcome."""

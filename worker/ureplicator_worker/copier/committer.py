@@ -80,7 +80,7 @@ class Committer:
             self._maps.committed(event.positions)
             offsets = ((part, item.position) for part, item in event.positions.items())
             self._delivery.committed(event.number, offsets, now_s)
-            self._delivery.renew(unmapped(event.positions), now_s)
+            self._delivery.complete_map(unmapped(event.positions), now_s)
 
     def on_failed(self, event: CommitFailed, now_s: float) -> None:
         """The commit is retried soon."""

@@ -39,7 +39,7 @@ from ureplicator_common.model import (
     TRANSACTION_TIMEOUT_MS,
     Partition,
 )
-from ureplicator_worker.copier.at_least_once import RENEW_S, UNMAPPED_S, CommittedPosition
+from ureplicator_worker.copier.at_least_once import RENEW_S, CommittedPosition, commit_again
 from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.lifeline.measures import TransactionCounts
 
@@ -114,10 +114,9 @@ class ExactlyOnce:
         if partition in self._partitions:
             self._partitions[partition] = CommittedPosition(offset, now_s)
 
-    def renew(self, partitions: Iterable[Partition], now_s: float) -> None:
-        """See `AtLeastOnce.renew`."""
-        for partition in self._partitions.keys() & set(partitions):
-            self._partitions[partition].renew_after(UNMAPPED_S, now_s)
+    def complete_map(self, partitions: Iterable[Partition], now_s: float) -> None:
+        """See `commit_again`."""
+        commit_again(self._partitions, partitions, now_s)
 
     def begin(self, now_s: float) -> None:
         """A transaction may begin: the id was initialised, and the positions are restored."""

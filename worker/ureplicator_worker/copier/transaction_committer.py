@@ -137,11 +137,11 @@ class TransactionCommitter:
             self._lane.transactions.committed()
             for partition, offset in offsets:
                 self._delivery.restore(partition, offset=offset, now_s=now_s)
-            self._delivery.renew(unmapped(event.positions), now_s)
+            self._delivery.complete_map(unmapped(event.positions), now_s)
             return
         backlog = self._lane.transactions.has_backlog(now_s)
         self._delivery.committed(event.number, offsets, now_s, backlog=backlog)
-        self._delivery.renew(unmapped(event.positions), now_s)
+        self._delivery.complete_map(unmapped(event.positions), now_s)
         self._lane.transactions.committed()
         self._begin(event.producer)
 

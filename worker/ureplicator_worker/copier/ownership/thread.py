@@ -346,7 +346,7 @@ class Ownership:
         if self._transactions.used:
             begun = self._trials.offer(begun, first)
         else:
-            begun = self._commit_first(begun, first, renewed)
+            begun = self._commit_first(begun, fresh, {**first, **renewed})
         for partition, error in failed.items():
             self._fail(partition, str(error), temporary=error.temporary)
         for partition, event in begun.items():
@@ -360,19 +360,20 @@ class Ownership:
             self._transactions.announce(self._store, self._post)
 
     def _commit_first(
-        self, begun: Mapping[Partition, Begun], first: Records, renewed: Records
+        self,
+        begun: Mapping[Partition, Begun],
+        fresh: Mapping[Partition, Commitment],
+        records: Records,
     ) -> dict[Partition, Begun]:
         """Commit positions before the first byte is copied: a second start must not choose another one.
-        Returns the partitions that may begin."""
-        records = {**first, **renewed}
+        Returns the partitions that may begin. `fresh`: those of the `records` that are not stored yet."""
         done = self._transact(records) if records else {}
         if done is None:
             raise ClusterUnavailable("target: first positions could not be committed")
-        taken = {part: event for part, event in begun.items() if part in done}
-        fresh = {part: first_commitment(event) for part, event in taken.items() if is_first(event)}
-        if fresh:
-            self._post(Committed(fresh))
-        return {part: event for part, event in begun.items() if part in taken or part not in first}
+        taken = {part: item for part, item in fresh.items() if part in done}
+        if taken:
+            self._post(Committed(taken))
+        return {part: event for part, event in begun.items() if part in done or part not in records}
 
     def _commit(self, positions: Mapping[Partition, Commitment], number: int) -> None:
         if self._order.state is not OrderState.PROVEN:
