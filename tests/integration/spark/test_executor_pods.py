@@ -16,7 +16,7 @@ from ureplicator_testkit.spark import engines
 from ureplicator_testkit.spark.kubernetes import POLLING, KubernetesApi
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.spark_executor import MAIN
-from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, Hello
+from ureplicator_worker.lifeline.messages import CopierId, Hello
 from ureplicator_worker.lifeline.server import LifelineServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -82,7 +82,7 @@ def test_copiers_run_in_pods_of_the_workers_image(
         engine.start()
         for slot in range(SLOTS):
             copier = CopierId(slot, 1)
-            engine.start_copier(copier, config(lifeline, copier), f"slot {slot}")
+            engine.start_copier(copier, engines.stub_config(lifeline, copier), f"slot {slot}")
         copiers = {hellos.get(timeout=START_S).pid for _ in range(SLOTS)}
         pods = [each for each in kubernetes.processes.values() if each.running]
         assert [MAIN in psutil.Process(each.pid).cmdline() for each in pods] == [True] * SLOTS
@@ -97,20 +97,3 @@ def test_copiers_run_in_pods_of_the_workers_image(
         "the pods end with their driver",
     )
     assert kubernetes.unknown == []
-
-
-def config(lifeline: LifelineServer, copier: CopierId) -> CopierConfig:
-    return CopierConfig(
-        fleet="f",
-        worker="w",
-        slot=copier.slot,
-        run=copier.run,
-        host="127.0.0.1",
-        port=lifeline.address[1],
-        token=lifeline.admit(copier),
-        clusters={},
-        commit_interval_s=1.0,
-        transaction_interval_s=0.1,
-        buffer_bytes=16 << 20,
-        silence_s=60.0,
-    )

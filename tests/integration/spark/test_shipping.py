@@ -17,7 +17,7 @@ from ureplicator_testkit.spark import engines
 from ureplicator_testkit.spark.standalone import SparkStandalone
 from ureplicator_worker import executor_archive
 from ureplicator_worker.engines.spark import SparkEngine
-from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, Hello
+from ureplicator_worker.lifeline.messages import CopierId, Hello
 from ureplicator_worker.lifeline.server import LifelineServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -83,7 +83,7 @@ def test_copiers_run_from_an_archive_on_executors_of_one_core(
         engine.start()
         for slot in range(SLOTS):
             copier = CopierId(slot, 1)
-            engine.start_copier(copier, config(lifeline, copier), f"slot {slot}")
+            engine.start_copier(copier, engines.stub_config(lifeline, copier), f"slot {slot}")
         for _ in range(SLOTS):
             process = psutil.Process(hellos.get(timeout=START_S).pid)
             assert Path(process.exe()) == Path(PYTHON).resolve()
@@ -95,20 +95,3 @@ def test_copiers_run_from_an_archive_on_executors_of_one_core(
     finally:
         lifeline.close()
         engines.stop(engine)
-
-
-def config(lifeline: LifelineServer, copier: CopierId) -> CopierConfig:
-    return CopierConfig(
-        fleet="f",
-        worker="w",
-        slot=copier.slot,
-        run=copier.run,
-        host="127.0.0.1",
-        port=lifeline.address[1],
-        token=lifeline.admit(copier),
-        clusters={},
-        commit_interval_s=1.0,
-        transaction_interval_s=0.1,
-        buffer_bytes=16 << 20,
-        silence_s=60.0,
-    )

@@ -6,7 +6,8 @@ ZooKeeper runs from the jars that pyspark includes; Kafka's are fetched once by 
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -43,6 +44,8 @@ class NotSetUpError(Exception):
     """Java or a jar is missing: `scripts/setup` was not run."""
 
 
+QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+"""Options with which Java prints nothing of archives of classes."""
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
 """Options for a JVM that ends before the second compiler could pay."""
 
@@ -129,6 +132,16 @@ def java_executable() -> Path:
         if found and _major(_version(found)) >= 17:
             return Path(found)
     raise NotSetUpError("Java 17 or later is needed: run scripts/setup")
+
+
+@contextmanager
+def new_archive(archive: Path) -> Iterator[tuple[str, ...]]:
+    """Options of a JVM that writes the classes it loaded when it ends; no half of a file gets the name."""
+    part = archive.with_suffix(f".{os.getpid()}.part")
+    yield (*QUICK_START, f"-XX:ArchiveClassesAtExit={part}", *QUIET)
+    if not part.exists():
+        raise SystemExit(f"this Java has not written {part}")
+    part.rename(archive)
 
 
 def java_version() -> str:

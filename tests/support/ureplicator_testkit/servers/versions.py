@@ -5,13 +5,12 @@ Run as a program it makes the archive of Kafka's classes, from which the brokers
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Self
 
 from ureplicator_testkit.servers.broker_config import Node, zookeeper_config
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.java import QUICK_START, archive_of_classes
+from ureplicator_testkit.servers.java import archive_of_classes, new_archive
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 
@@ -47,22 +46,15 @@ class ZooKeeperKafka(KafkaCluster):
 
 
 def make_archive() -> None:
-    """Start and end a broker that writes down the classes it loaded; no half of a file gets the name."""
+    """Start and end a broker that writes down the classes it loaded."""
     archive = archive_of_classes()
     if archive.exists():
         return
-    part = archive.with_suffix(f".{os.getpid()}.part")
-    options = (
-        *QUICK_START,
-        f"-XX:ArchiveClassesAtExit={part}",
-        "-Xlog:cds=off",
-        "-Xlog:cds+dynamic=off",
-    )
-    with KafkaCluster(name="archive", java_options=options) as cluster:
+    with (
+        new_archive(archive) as options,
+        KafkaCluster(name="archive", java_options=options) as cluster,
+    ):
         cluster.shutdown()
-    if not part.exists():
-        raise SystemExit(f"this Java has not written {part}")
-    part.rename(archive)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ureplicator_testkit.servers.java import QUICK_START, java_version
+from ureplicator_testkit.servers.java import QUICK_START, QUIET, java_version, new_archive
 
-QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 FIRST_USE = """
 from pyspark import SparkConf, SparkContext
 settings = {"spark.master": "local[1]", "spark.app.name": "archive", "spark.ui.enabled": "false"}
@@ -38,21 +37,17 @@ def environment() -> Mapping[str, str]:
 
 
 def make_archive() -> None:
-    """No half of a file gets the name."""
+    """Start and end a driver that writes down the classes it loaded."""
     archive = archive_of_classes()
     if archive.exists():
         return
-    part = archive.with_suffix(f".{os.getpid()}.part")
-    options = (*QUICK_START, f"-XX:ArchiveClassesAtExit={part}", *QUIET)
-    subprocess.run(  # noqa: S603  # this very module's text
-        [sys.executable, "-c", FIRST_USE],
-        env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options)},
-        check=True,
-        capture_output=True,
-    )
-    if not part.exists():
-        raise SystemExit(f"this Java has not written {part}")
-    part.rename(archive)
+    with new_archive(archive) as options:
+        subprocess.run(  # noqa: S603  # this very module's text
+            [sys.executable, "-c", FIRST_USE],
+            env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options)},
+            check=True,
+            capture_output=True,
+        )
 
 
 if __name__ == "__main__":

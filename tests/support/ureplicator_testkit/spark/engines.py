@@ -9,6 +9,8 @@ from typing import Any
 from pyspark import SparkContext
 
 from ureplicator_worker.engines.spark import SparkEngine
+from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
+from ureplicator_worker.lifeline.server import LifelineServer
 
 STUB = "ureplicator_testkit.copier.stub_copier:copy"
 
@@ -37,6 +39,24 @@ def idle_engine(master: str, secret_file: Path | str = "") -> SparkEngine:
         on_jvm_failed=ignore,
         on_capacity=ignore,
         silence_s=1.0,
+    )
+
+
+def stub_config(lifeline: LifelineServer, copier: CopierId) -> CopierConfig:
+    """Configuration of a copier that copies nothing."""
+    return CopierConfig(
+        fleet="f",
+        worker="w",
+        slot=copier.slot,
+        run=copier.run,
+        host="127.0.0.1",
+        port=lifeline.address[1],
+        token=lifeline.admit(copier),
+        clusters={},
+        commit_interval_s=1.0,
+        transaction_interval_s=0.1,
+        buffer_bytes=16 << 20,
+        silence_s=60.0,
     )
 
 
