@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +13,7 @@ from ureplicator_common.config.spark import spark_faults, spark_properties
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.spark import engines
 from ureplicator_testkit.spark.kubernetes import POLLING, KubernetesApi
-from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.engines.spark_executor import MAIN
-from ureplicator_worker.lifeline.messages import CopierId, Hello
-from ureplicator_worker.lifeline.server import LifelineServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -61,36 +57,13 @@ def on_this_machine(settings: WorkerSettings) -> dict[str, str]:
 def test_copiers_run_in_pods_of_the_workers_image(
     kubernetes: KubernetesApi, tmp_path: Path
 ) -> None:
-    hellos: queue.SimpleQueue[Hello] = queue.SimpleQueue()
-    ended: list[object] = []
-    lifeline = LifelineServer(host="127.0.0.1")
-    lifeline.start(lambda _, message: hellos.put(message) if isinstance(message, Hello) else None)
-    engine = SparkEngine(
-        name="pods",
-        slots=SLOTS,
-        properties=on_this_machine(worker_settings(kubernetes, tmp_path)),
-        on_job_ended=lifeline.revoke,
-        on_copier_ended=lambda *about: ended.append(about),
-        on_copier_lost=lambda *about: ended.append(about),
-        on_placed=lambda copier, executor: None,
-        on_decommissioned=lambda *about: ended.append(about),
-        on_jvm_failed=ended.append,
-        on_capacity=lambda missing: None,
-        silence_s=60,
-    )
-    try:
-        engine.start()
-        for slot in range(SLOTS):
-            copier = CopierId(slot, 1)
-            engine.start_copier(copier, engines.stub_config(lifeline, copier), f"slot {slot}")
-        copiers = {hellos.get(timeout=START_S).pid for _ in range(SLOTS)}
+    properties = on_this_machine(worker_settings(kubernetes, tmp_path))
+    with engines.running_stubs(properties, slots=SLOTS) as stubs:
+        copiers = {stubs.hellos.get(timeout=START_S).pid for _ in range(SLOTS)}
         pods = [each for each in kubernetes.processes.values() if each.running]
         assert [MAIN in psutil.Process(each.pid).cmdline() for each in pods] == [True] * SLOTS
         assert copiers == {pid for pod in pods for pid in copiers.intersection(pod.tree())}
-        assert ended == []
-    finally:
-        lifeline.close()
-        engines.stop(engine)
+        assert stubs.ended == []
     eventually(
         lambda: not any(each.running for each in kubernetes.processes.values()),
         ENDED_S,

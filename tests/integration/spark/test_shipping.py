@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import queue
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -16,9 +14,6 @@ from ureplicator_common.config.spark import spark_properties
 from ureplicator_testkit.spark import engines
 from ureplicator_testkit.spark.standalone import SparkStandalone
 from ureplicator_worker import executor_archive
-from ureplicator_worker.engines.spark import SparkEngine
-from ureplicator_worker.lifeline.messages import CopierId, Hello
-from ureplicator_worker.lifeline.server import LifelineServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -53,10 +48,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSt
 def test_copiers_run_from_an_archive_on_executors_of_one_core(
     archive: Path, cluster: SparkStandalone
 ) -> None:
-    hellos: queue.SimpleQueue[Hello] = queue.SimpleQueue()
-    ended: list[Any] = []
-    lifeline = LifelineServer(host="127.0.0.1")
-    lifeline.start(lambda _, message: hellos.put(message) if isinstance(message, Hello) else None)
     settings = WorkerSettings(
         slots=SLOTS,
         spark={
@@ -66,32 +57,12 @@ def test_copiers_run_from_an_archive_on_executors_of_one_core(
             "spark.executorEnv.PYTHONPATH": "packages",
         },
     )
-    engine = SparkEngine(
-        name="shipping",
-        slots=SLOTS,
-        properties=spark_properties(settings, ()),
-        on_job_ended=lifeline.revoke,
-        on_copier_ended=lambda *about: ended.append(about),
-        on_copier_lost=lambda *about: ended.append(about),
-        on_placed=lambda copier, executor: None,
-        on_decommissioned=lambda *about: ended.append(about),
-        on_jvm_failed=lambda reason: ended.append(reason),
-        on_capacity=lambda missing: None,
-        silence_s=60,
-    )
-    try:
-        engine.start()
-        for slot in range(SLOTS):
-            copier = CopierId(slot, 1)
-            engine.start_copier(copier, engines.stub_config(lifeline, copier), f"slot {slot}")
+    with engines.running_stubs(spark_properties(settings, ()), slots=SLOTS) as stubs:
         for _ in range(SLOTS):
-            process = psutil.Process(hellos.get(timeout=START_S).pid)
+            process = psutil.Process(stubs.hellos.get(timeout=START_S).pid)
             assert Path(process.exe()) == Path(PYTHON).resolve()
             mapped = {Path(each.path) for each in process.memory_maps()}
             packages = Path(process.cwd()) / "packages"
             assert any(path.is_relative_to(packages.resolve()) for path in mapped)
         assert len(cluster.executors()) == SLOTS
-        assert ended == []
-    finally:
-        lifeline.close()
-        engines.stop(engine)
+        assert stubs.ended == []

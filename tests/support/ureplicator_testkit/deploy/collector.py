@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from ureplicator_testkit.servers.served import Served
 
 PATH = "/v1/traces"
 
@@ -51,11 +52,5 @@ def running_collector() -> Iterator[Collector]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     collector = Collector(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, name="collector", daemon=True)
-    thread.start()
-    try:
+    with Served(server):
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

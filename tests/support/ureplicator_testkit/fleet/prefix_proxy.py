@@ -7,13 +7,14 @@ It tells the server nothing of that path, and passes on what comes when it comes
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from ureplicator_testkit.servers.served import Served
 
 PREFIX = "/ureplicator"
 _CHUNK_BYTES = 64 * 1024
@@ -24,15 +25,9 @@ _OWN = ("connection", "transfer-encoding", "keep-alive", "date", "server")
 @contextmanager
 def below_prefix(url: str) -> Iterator[str]:
     """The address, with a slash at its end, at which `PREFIX` of the proxy is."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(urlsplit(url).netloc))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}{PREFIX}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    handler = _handler(urlsplit(url).netloc)
+    with Served(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as served:
+        yield f"http://127.0.0.1:{served.port}{PREFIX}/"
 
 
 def _handler(netloc: str) -> type[BaseHTTPRequestHandler]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from ureplicator_testkit.secured.certificates import Certificate
+from ureplicator_testkit.servers.served import Served
 
 AUDIENCE = "ureplicator"
 LIFE_S = 3600.0
@@ -40,7 +40,7 @@ class SigningKey:
         )
 
 
-class IdentityProvider:
+class IdentityProvider(Served):
     """`away`: it answers 503; `hanging_s`: it waits before each response; `claimed_issuer`: what its document
     says; `published`: the keys that it shows."""
 
@@ -59,14 +59,14 @@ class IdentityProvider:
             def log_message(self, format: str, *args: Any) -> None:
                 """Log nothing to stderr."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate.certificate, certificate.key)
-        self._server.socket = context.wrap_socket(
-            self._server.socket, server_side=True, do_handshake_on_connect=False
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
         )
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self.issuer = f"https://127.0.0.1:{self._server.server_port}/realm"
+        super().__init__(server)
+        self.issuer = f"https://127.0.0.1:{self.port}/realm"
         self.claimed_issuer = self.issuer
 
     def rotate(self, id: str) -> None:
@@ -115,12 +115,3 @@ class IdentityProvider:
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()

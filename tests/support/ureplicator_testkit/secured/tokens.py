@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
 from ureplicator_testkit.secured.certificates import Certificate
+from ureplicator_testkit.servers.served import Served
 
 CLIENT, SECRET = "copier", "client:secret/+ %"
 
@@ -28,7 +28,7 @@ def _part(content: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
 
 
-class TokenEndpoint:
+class TokenEndpoint(Served):
     """`secret` may be changed; `life_s` is that of the tokens."""
 
     def __init__(self, certificate: Certificate, *, life_s: float) -> None:
@@ -44,15 +44,15 @@ class TokenEndpoint:
             def log_message(self, format: str, *args: Any) -> None:
                 """Log nothing to stderr."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate.certificate, certificate.key)
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        super().__init__(server)
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self._server.server_port}/token"
+        return f"https://127.0.0.1:{self.port}/token"
 
     def _respond(self, request: BaseHTTPRequestHandler) -> None:
         form = request.rfile.read(int(request.headers["Content-Length"])).decode()
@@ -69,12 +69,3 @@ class TokenEndpoint:
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()

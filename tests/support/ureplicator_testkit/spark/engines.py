@@ -2,14 +2,18 @@
 
 import contextlib
 import os
+import queue
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
 
 from ureplicator_worker.engines.spark import SparkEngine
-from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
+from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, Hello
 from ureplicator_worker.lifeline.server import LifelineServer
 
 STUB = "ureplicator_testkit.copier.stub_copier:copy"
@@ -58,6 +62,50 @@ def stub_config(lifeline: LifelineServer, copier: CopierId) -> CopierConfig:
         buffer_bytes=16 << 20,
         silence_s=60.0,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Stubs:
+    """First messages of the stubs of an engine, and what ended of them."""
+
+    hellos: queue.SimpleQueue[Hello]
+    ended: list[object]
+
+
+@contextmanager
+def running_stubs(properties: Mapping[str, str], *, slots: int) -> Iterator[Stubs]:
+    """An engine with a copier of `STUB` in each slot; both are ended at the end."""
+    stubs = Stubs(queue.SimpleQueue(), [])
+    lifeline = LifelineServer(host="127.0.0.1")
+    lifeline.start(
+        lambda _, message: stubs.hellos.put(message) if isinstance(message, Hello) else None
+    )
+
+    def ended(*about: object) -> None:
+        stubs.ended.append(about)
+
+    engine = SparkEngine(
+        name="stubs",
+        slots=slots,
+        properties=properties,
+        on_job_ended=lifeline.revoke,
+        on_copier_ended=ended,
+        on_copier_lost=ended,
+        on_placed=lambda copier, executor: None,
+        on_decommissioned=ended,
+        on_jvm_failed=ended,
+        on_capacity=lambda missing: None,
+        silence_s=60,
+    )
+    try:
+        engine.start()
+        for slot in range(slots):
+            copier = CopierId(slot, 1)
+            engine.start_copier(copier, stub_config(lifeline, copier), f"slot {slot}")
+        yield stubs
+    finally:
+        lifeline.close()
+        stop(engine)
 
 
 def stop(engine: SparkEngine) -> None:

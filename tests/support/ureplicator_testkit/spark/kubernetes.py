@@ -15,10 +15,11 @@ import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from ureplicator_testkit.servers.processes import Process
+from ureplicator_testkit.servers.served import Served
 
 POLLING: Mapping[str, str] = {
     "spark.kubernetes.executor.enableApiWatcher": "false",
@@ -29,7 +30,7 @@ KEPT = ("PATH", "JAVA_HOME")
 """Variables that the image has, too."""
 
 
-class KubernetesApi:
+class KubernetesApi(Served):
     """The API of one namespace. `folder` gets the logs of pods."""
 
     def __init__(self, folder: Path) -> None:
@@ -41,21 +42,14 @@ class KubernetesApi:
         """Path of each pod that was started -> its process."""
         self.unknown: list[str] = []
         """Requests that were answered with 404 or 405."""
-        self._server = ThreadingHTTPServer((ADDRESS, 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        super().__init__(ThreadingHTTPServer((ADDRESS, 0), _handler(self)))
 
     @property
     def master(self) -> str:
-        return f"k8s://http://{ADDRESS}:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+        return f"k8s://http://{ADDRESS}:{self.port}"
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__exit__()
         for process in self.processes.values():
             process.kill_tree()
 
