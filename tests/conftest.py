@@ -5,6 +5,7 @@ first test that needs them and serve all that follow, so every test uses topics 
 A test that freezes or kills a server starts one of its own.
 """
 
+import gc
 import os
 import re
 import threading
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from ureplicator_testkit.servers import processes
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_testkit.shared import Shared
 from ureplicator_testkit.spark import archive
 from ureplicator_testkit.times import pytest_runtest_protocol as pytest_runtest_protocol
 
@@ -36,6 +38,7 @@ settings.register_profile(
 )
 settings.load_profile("busy machine")
 os.environ.update(archive.environment())
+gc.set_threshold(100_000, 50, 100)  # a search for cycles with each 100,000 new containers, not 700
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,6 +53,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             factor = HANGS_FACTOR * processes.deadline_factor()
             item.add_marker(pytest.mark.timeout(timeout_s * factor), append=False)
     items.sort(key=lambda item: ORDER.index(_folder(item)) if _folder(item) in ORDER else -1)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of searches for cycles: one through thousands of tests takes half a
+    second, and comes every few dozen tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def _folder(item: pytest.Item) -> str:
@@ -101,6 +111,23 @@ def target_cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
+_of_folder = Shared()
+
+
+@pytest.fixture(scope="session")
+def of_folder() -> Iterator[Shared]:
+    """Things that the tests of a folder share."""
+    yield _of_folder
+    _of_folder.end()  # if the last one of the folder did not run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    yield
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        _of_folder.end()
+
+
 @pytest.fixture
 def unique_name(request: pytest.FixtureRequest) -> str:
     """Contains the test's name, and is never used twice."""
@@ -118,3 +145,12 @@ def topic(unique_name: str) -> str:
 def fleet(unique_name: str) -> str:
     """Name of a fleet that does not exist yet."""
     return unique_name
+
+
+@pytest.fixture(scope="module")
+def quick_java() -> Iterator[None]:
+    """JVMs start quickly that get neither options of the tests nor Spark's variables: those of the queries of
+    a slot, and executors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", archive.environment()["SPARK_SUBMIT_OPTS"])
+        yield

@@ -14,7 +14,7 @@ from ureplicator_cli.output import fail
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 
 CONNECT_S = 10.0
 

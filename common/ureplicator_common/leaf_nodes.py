@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 
 
 def leaf_of(paths: Paths) -> Callable[[str], bool]:

@@ -160,7 +160,7 @@ def camel(name: str) -> str:
 
 
 class Content:
-    """Base of the contents of ZooKeeper nodes and their parts: see `contents` and `znodes`.
+    """Base of the contents of ZooKeeper nodes and their parts: see `znode_contents` and `znodes`.
 
     Field names are camelCase on the wire. Types are checked strictly, unknown fields ignored.
 
@@ -393,6 +393,14 @@ class RouteSettings(Content):
             (transform for transform in every if re.fullmatch(transform.topics, topic)), None
         )
 
+    def is_transactional(self, topic: str) -> bool:
+        """Data and positions are in one transaction: exactly once, where records can have several targets."""
+        return self.delivery is Delivery.EXACTLY_ONCE and self.transform(topic) is not None
+
+    def is_fenced(self, topic: str) -> bool:
+        """Exactly once without transactions: the producers of former owners are fenced."""
+        return self.delivery is Delivery.EXACTLY_ONCE and self.transform(topic) is None
+
     def lane(self, topic: str) -> LaneKind:
         transform = self.transform(topic)
         return LaneKind.RAW if transform is None else transform.lane
@@ -435,3 +443,9 @@ POSITION_GROUP_PREFIX = "ureplicator."
 def position_group(*, fleet: str, route: Route) -> str:
     """The group on the target whose offsets are the positions of a route (KIP-656's "fake group")."""
     return f"{POSITION_GROUP_PREFIX}{fleet}.{route}"
+
+
+def data_transactional_id(group: str, name: str) -> str:
+    """Transactional id that only names a producer of data without transactions, so that a successor can fence
+    it. `group`: of the route's positions; `name`: worker, slot and a random part, never used again."""
+    return f"{group.removeprefix(POSITION_GROUP_PREFIX)}.{name}"

@@ -57,7 +57,7 @@ from ureplicator_common.pages.certificates import new_context
 from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_common.pages.web import WebServer
 from ureplicator_common.znode_contents import LiveController, SyncKind
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.api.access.gate import Gate
 from ureplicator_controller.api.rest_process import RestProcess, WsgiConfig, bind
 from ureplicator_controller.core.routes import published_settings

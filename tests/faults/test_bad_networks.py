@@ -4,6 +4,7 @@ Each test ends with both logs, and all commits, read from the beginning (`Flow.j
 """
 
 import random
+from collections.abc import Mapping
 
 import pytest
 import requests
@@ -24,7 +25,6 @@ SILENCE_TIMEOUT_S = 30
 """A silent target times out after 15 s. With exactly once nothing may be under way but a commit, which is
 shown as long after it was sent. The rest is for a busy machine."""
 RECOVERY_S = 5
-ON_THE_WAY_S = 1
 MEGABIT_BYTES = 125_000
 
 
@@ -32,142 +32,39 @@ def others(fleet: Fleet, *ids: str) -> set[str]:
     return set(fleet.workers) - set(ids)
 
 
-def test_a_worker_cut_off_from_zookeeper_is_replaced_and_cannot_commit(
-    fleet: Fleet, flow: Flow
-) -> None:
-    """It receives nothing and continues until its commits are refused."""
-    victim = flow.a_worker()
-    fleet.links[victim].stall_zookeeper()
-    flow.wait_owned_by(others(fleet, victim), TAKEN_OVER_S)
-    flow.assert_copying()
-    fleet.workers[victim].assert_running()
-    fleet.links[victim].heal()
-    fleet.wait_workers(victim)
-    flow.judge(late(victim))
-
-
-def test_repeated_resets_of_zookeeper_connections_move_nothing(fleet: Fleet, flow: Flow) -> None:
-    moves, leader = fleet.moves(flow.topic), fleet.leader()
-    for _ in range(8):
-        for links in fleet.links.values():
-            links.reset_zookeeper()
-        fleet.wait_seconds(0.4)
-    flow.assert_copying()
-    assert eventually(fleet.leader, 10, "a leader is elected") == leader
-    assert fleet.moves(flow.topic) == moves
-    flow.judge()
-
-
-def test_a_leader_cut_off_from_zookeeper_refuses_writes_while_another_one_leads(
-    site: BreakableServers, fleet: Fleet, flow: Flow
-) -> None:
-    leader, later = fleet.leader(), f"{flow.topic}-later"
-    create_topic(site.source.bootstrap, later, partitions=1)
-    fleet.links[leader].stall_zookeeper()
-    with fleet.calling(fleet.follower_of(leader)):
-        successor = fleet.wait_leader(other_than=leader)
-        for _ in range(3):
-            response = fleet.call(
-                "POST", f"/topics?{FORTH_QUERY}", controller=leader, json={"topic": later}
-            )
-            assert response.status_code == 503, response.text
-            assert "ZooKeeper" in response.json()["detail"]
-        assert fleet.call("GET", "/health", controller=leader).ok
-        fleet.whitelist(later)
-        fleet.wait_online(later, 1)
-        fleet.links[leader].heal()
-        fleet.wait_controller(leader)
-        assert fleet.leader() == successor
-    shown = f"/topics/{later}"
-    eventually(lambda: fleet.call("GET", shown, controller=leader).ok, 5, "it knows of it, too")
-    flow.judge()
-    fleet.rest("DELETE", f"/topics/{later}?{FORTH_QUERY}")
-
-
 @pytest.mark.all_lanes
 def test_what_a_replaced_worker_had_sent_arrives_late(fleet: Fleet, flow: Flow) -> None:
-    """Its requests are on their way while it is killed, and while its successors copy the same."""
+    """One is cut off from ZooKeeper: it receives nothing and continues until its commits are refused.
+    Requests of another one are on their way while it is killed, and while its successors copy the same."""
+    cut_off = flow.a_worker()
+    fleet.links[cut_off].stall_zookeeper()
+    flow.wait_owned_by(others(fleet, cut_off), TAKEN_OVER_S)
+    flow.assert_copying()
+    fleet.workers[cut_off].assert_running()
+    fleet.links[cut_off].heal()
+    fleet.wait_workers(cut_off)
+    fleet.wait_settled()
     victim = flow.a_worker()
     target = proxy_of(fleet, victim, "target")
     target.stall(Way.UP)
-    fleet.wait_seconds(ON_THE_WAY_S)
+    sent = target.requests(PRODUCE)
+    eventually(lambda: target.requests(PRODUCE) > sent, RECOVERY_S, f"{victim} has sent records")
     fleet.workers[victim].kill_tree()
     flow.wait_owned_by(others(fleet, victim), TAKEN_OVER_S)
     flow.assert_copying()
-    produced = target.requests(PRODUCE)
+    passed_bytes = target.carried_bytes(Way.UP)
     target.heal()
     eventually(lambda: target.connections == 0, RECOVERY_S, f"all that {victim} sent has arrived")
-    assert target.requests(PRODUCE) > produced
-    flow.judge(late(victim))
+    assert target.carried_bytes(Way.UP) > passed_bytes
+    flow.judge(late(cut_off, victim))
 
 
-Cut = tuple[str, tuple[Way, ...]]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param(("source", ()), ("target", ()), id="stalled"),
-        pytest.param(("source", (Way.UP,)), ("target", (Way.DOWN,)), id="half-open"),
-        pytest.param(
-            ("source", (Way.DOWN,)),
-            ("target", (Way.UP,)),
-            id="half-open-otherwise",
-            marks=pytest.mark.all_lanes,
-        ),
-    ],
-)
-def test_two_workers_cut_off_from_a_cluster_each(
-    fleet: Fleet, flow: Flow, first: Cut, second: Cut
+@pytest.mark.all_lanes
+def test_a_slow_network_expires_no_session(
+    site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
-    owners, moves = flow.owners(), fleet.moves(flow.topic)
-    cuts = {"w1": first, "w2": second}
-    for id, (end, ways) in cuts.items():
-        proxy_of(fleet, id, end).stall(*ways)
-    for id, (end, _) in cuts.items():
-        eventually(lambda: in_error(fleet, id, end), SILENCE_TIMEOUT_S, f"{id} reports it")  # noqa: B023
-    flow.assert_copying(*(number for number, owner in owners.items() if owner == "w3"))
-    for id, (end, _) in cuts.items():
-        proxy_of(fleet, id, end).heal()
-    fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
-    flow.assert_copying()
-    assert flow.owners() == owners
-    assert fleet.moves(flow.topic) == moves
-    flow.judge(lost("w1", "w2"))
-
-
-def test_workers_whose_connections_are_refused(fleet: Fleet, flow: Flow) -> None:
-    owners = flow.owners()
-    cuts = {"w1": "source", "w2": "target"}
-    for id, end in cuts.items():
-        proxy_of(fleet, id, end).refuse()
-    for id, end in cuts.items():
-        eventually(lambda: in_error(fleet, id, end), 15, f"{id} reports it")  # noqa: B023
-    flow.assert_copying(*(number for number, owner in owners.items() if owner == "w3"))
-    for id, end in cuts.items():
-        proxy_of(fleet, id, end).heal()
-    fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
-    assert flow.owners() == owners
-    flow.judge(lost("w1", "w2"))
-
-
-@pytest.mark.all_lanes
-def test_connections_that_are_cut_anywhere(fleet: Fleet, flow: Flow) -> None:
-    """In the middle of a request, of a response, of a batch, of a commit."""
-    dice = random.Random(SEED)  # noqa: S311
-    for _ in range(12):
-        for id in fleet.workers:
-            end, way = dice.choice(["source", "target"]), dice.choice(list(Way))
-            proxy_of(fleet, id, end).cut_after(dice.randrange(1, 20_000), way)
-        fleet.wait_seconds(0.7)
-    fleet.wait_online(flow.topic, flow.partitions)
-    flow.assert_copying()
-    flow.judge(lost(*fleet.workers))
-
-
-@pytest.mark.all_lanes
-def test_a_slow_network_expires_no_session(fleet: Fleet, flow: Flow) -> None:
-    """100 ms round trip, 3 Mbit/s each way, for all."""
+    """100 ms round trip, 3 Mbit/s each way, for all. Nor do connections to ZooKeeper that are reset move
+    anything. Last, the leader is cut off from ZooKeeper."""
     owners, moves, leader = flow.owners(), fleet.moves(flow.topic), fleet.leader()
     for links in fleet.links.values():
         for proxy in (*links.zookeeper, links.source, links.target):
@@ -175,10 +72,101 @@ def test_a_slow_network_expires_no_session(fleet: Fleet, flow: Flow) -> None:
     fleet.wait_seconds(2 * SESSION_TIMEOUT_S)
     flow.assert_copying()
     flow.wait_caught_up()
+    site.proxies.heal()
+    reset_zookeeper(fleet)
+    flow.assert_copying()
+    assert eventually(fleet.leader, 10, "a leader is elected") == leader
+    cut_leader_off(site, fleet, f"{flow.topic}-later")
     assert flow.owners() == owners
     assert fleet.moves(flow.topic) == moves
-    assert fleet.leader() == leader
     flow.judge()
+
+
+def reset_zookeeper(fleet: Fleet) -> None:
+    for _ in range(8):
+        for links in fleet.links.values():
+            links.reset_zookeeper()
+        fleet.wait_seconds(0.4)
+
+
+def cut_leader_off(site: BreakableServers, fleet: Fleet, topic: str) -> None:
+    """It refuses writes while another one leads, which takes them: this topic is whitelisted."""
+    leader = fleet.leader()
+    create_topic(site.source.bootstrap, topic, partitions=1)
+    fleet.links[leader].stall_zookeeper()
+    with fleet.calling(fleet.follower_of(leader)):
+        successor = fleet.wait_leader(other_than=leader)
+        for _ in range(3):
+            response = fleet.call(
+                "POST", f"/topics?{FORTH_QUERY}", controller=leader, json={"topic": topic}
+            )
+            assert response.status_code == 503, response.text
+            assert "ZooKeeper" in response.json()["detail"]
+        assert fleet.call("GET", "/health", controller=leader).ok
+        fleet.whitelist(topic)
+        fleet.wait_online(topic, 1)
+        fleet.links[leader].heal()
+        fleet.wait_controller(leader)
+        assert fleet.leader() == successor
+    shown = f"/topics/{topic}"
+    eventually(lambda: fleet.call("GET", shown, controller=leader).ok, 5, "it knows of it, too")
+    fleet.rest("DELETE", f"/topics/{topic}?{FORTH_QUERY}")
+
+
+CUTS = (
+    {"w1": ("source", (Way.UP,)), "w2": ("target", (Way.DOWN,))},
+    {"w1": ("source", (Way.DOWN,)), "w2": ("target", (Way.UP,))},
+)
+"""Half of the network, each way: nothing passes one way, so no response comes back. For a client that is the
+same as nothing either way (`nemesis` draws that, too)."""
+
+
+@pytest.mark.all_lanes
+def test_two_workers_cut_off_from_a_cluster_each(fleet: Fleet, flow: Flow) -> None:
+    """Each way in turn; then connections are refused, and at last cut anywhere: in the middle of a request,
+    of a response, of a batch, of a commit."""
+    owners, moves = flow.owners(), fleet.moves(flow.topic)
+    elsewhere = [number for number, owner in owners.items() if owner == "w3"]
+    for cuts in CUTS:
+        for id, (end, ways) in cuts.items():
+            proxy_of(fleet, id, end).stall(*ways)
+        wait_in_error(fleet, {id: end for id, (end, _) in cuts.items()}, SILENCE_TIMEOUT_S)
+        flow.assert_copying(*elsewhere)
+        recover(fleet, flow)
+        flow.assert_copying()
+    refused = {"w1": "source", "w2": "target"}
+    for id, end in refused.items():
+        proxy_of(fleet, id, end).refuse()
+    wait_in_error(fleet, refused, 15)
+    flow.assert_copying(*elsewhere)
+    recover(fleet, flow)
+    assert flow.owners() == owners
+    assert fleet.moves(flow.topic) == moves
+    cut_anywhere(fleet)
+    fleet.wait_online(flow.topic, flow.partitions)
+    flow.assert_copying()
+    flow.judge(lost(*fleet.workers))
+
+
+def wait_in_error(fleet: Fleet, ends: Mapping[str, str], deadline_s: float) -> None:
+    """Each of these workers reports the end that it is cut off from."""
+    for id, end in ends.items():
+        eventually(lambda: in_error(fleet, id, end), deadline_s, f"{id} reports it")  # noqa: B023
+
+
+def recover(fleet: Fleet, flow: Flow) -> None:
+    for links in fleet.links.values():
+        links.heal()
+    fleet.wait_online(flow.topic, flow.partitions, deadline_s=RECOVERY_S)
+
+
+def cut_anywhere(fleet: Fleet) -> None:
+    dice = random.Random(SEED)  # noqa: S311
+    for _ in range(12):
+        for id in fleet.workers:
+            end, way = dice.choice(["source", "target"]), dice.choice(list(Way))
+            proxy_of(fleet, id, end).cut_after(dice.randrange(1, 20_000), way)
+        fleet.wait_seconds(0.7)
 
 
 def proxy_of(fleet: Fleet, worker: str, end: str) -> Proxy:

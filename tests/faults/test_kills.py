@@ -1,7 +1,8 @@
 """SIGKILLs at random moments of one long copy, exactly once: nothing is lost, and nothing repeated.
 
-The target has three brokers. A reader of committed records runs all the time; the history is judged at the
-end (`Flow.judge`). A few kills run with all tests. Many, with both transaction protocols:
+The target has three brokers. A reader of all records, also of uncommitted ones, runs all the time; the
+history is judged at the end (`Flow.judge`). A few kills run with all tests. Many, with each transaction
+protocol and the newest version:
 
     UREPLICATOR_KILLS=200 scripts/test tests/faults/test_kills.py -s
 """
@@ -11,6 +12,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,35 +23,56 @@ from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import Delivery
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.fleet.victims import KINDS, ROUND, Victims
+from ureplicator_testkit.histories.checker import Promise
 from ureplicator_testkit.histories.events import Fault
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.java import KAFKA_VERSION, KAFKA_VERSIONS
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.replicated import ReplicatedServers
+from ureplicator_testkit.servers.replicated import heal, replicated_cluster
+from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 KILLS = int(os.environ.get("UREPLICATOR_KILLS", "0"))
 FEW = len(ROUND)
-VERSIONS = {"3.9.2": TransactionProtocol.ADDED, "4.1.0": TransactionProtocol.IMPLICIT}
+VERSIONS = {
+    "3.9.2": TransactionProtocol.ADDED,
+    KAFKA_VERSION: TransactionProtocol.IMPLICIT,
+    KAFKA_VERSIONS[-1]: TransactionProtocol.IMPLICIT,
+}
 SLOTS = 2
 PAUSE_S = (0.2, 2.5)
 VISIBLE_S = 90
 SEED = 4
 
 
-@pytest.fixture(scope="module", params=VERSIONS if KILLS else ["4.1.0"])
-def site(request: pytest.FixtureRequest) -> Iterator[ReplicatedServers]:
-    servers = ReplicatedServers(version=request.param, source_brokers=1)
-    try:
-        servers.start()
-        client = ClusterClient(servers.target.bootstrap)
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """A ZooKeeper and a source that nothing happens to, and a target of three brokers."""
+
+    zookeeper: ZooKeeperServer
+    source: KafkaCluster
+    target: KafkaCluster
+
+    def cluster(self, end: str) -> KafkaCluster:
+        return {"source": self.source, "target": self.target}[end]
+
+    def heal(self) -> None:
+        heal(self.target)
+
+
+@pytest.fixture(scope="module", params=VERSIONS if KILLS else [KAFKA_VERSION])
+def site(
+    zookeeper: ZooKeeperServer, source_cluster: KafkaCluster, request: pytest.FixtureRequest
+) -> Iterator[Servers]:
+    with replicated_cluster("replicated-target", request.param) as target:
+        client = ClusterClient(target.bootstrap)
         assert transaction_support(client).protocol is VERSIONS[request.param]
         client.close()
-        yield servers
-    finally:
-        servers.stop()
+        yield Servers(zookeeper, source_cluster, target)
 
 
 @pytest.fixture
-def fleet(site: ReplicatedServers, unique_name: str, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(site: Servers, unique_name: str, tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(
         name=unique_name,
         folder=tmp_path,
@@ -78,10 +101,10 @@ def wait_visible(flow: Flow, victims: Victims) -> None:
 
 @pytest.mark.timeout(600 + 20 * KILLS)
 def test_kills_at_random_moments_lose_and_repeat_nothing(
-    site: ReplicatedServers, fleet: Fleet, topic: str
+    site: Servers, fleet: Fleet, topic: str
 ) -> None:
     dice = random.Random(SEED)  # noqa: S311
-    flow = Flow(site, fleet, topic, rate=300, delivery=Delivery.EXACTLY_ONCE)
+    flow = Flow(site, fleet, topic, promise=Promise(Delivery.EXACTLY_ONCE))
     victims = Victims(fleet, site.target, slots=SLOTS, dice=dice)
     with ExitStack() as ends:
         ends.callback(flow.close)

@@ -1,6 +1,6 @@
 """Copiers on a standalone Spark cluster: executors, Spark workers, the master and drivers break.
 
-w1 has four slots on executors of two Spark workers, w2 one slot in its own JVM. The Spark cluster has room
+w1 has two slots on executors of two Spark workers, w2 one slot in its own JVM. The Spark cluster has room
 for two drivers, so an executor that is lost has a free core. Each test ends with both logs, and all commits,
 read from the beginning (`Flow.judge`), and prints how long copying took to be back. The freeze of a driver,
 under a load of both deliveries, lasts seconds here; three minutes and more with
@@ -14,48 +14,45 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.histories.checker import Promise
 from ureplicator_testkit.histories.events import Fault
 from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, late, lost
 from ureplicator_testkit.records.flow import Flow
 from ureplicator_testkit.records.topics import read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator
-from ureplicator_testkit.servers.server import start_all
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 from ureplicator_testkit.spark.standalone import SparkStandalone, kill_executor
 
 ONCE = Route("source", "once")
 FREEZE_S = float(os.environ.get("UREPLICATOR_FREEZE_S", "12"))
-pytestmark = [pytest.mark.timeout(600 + FREEZE_S)]
-SLOTS = 4
+pytestmark = [pytest.mark.timeout(600 + FREEZE_S), pytest.mark.usefixtures("quick_java")]
+SLOTS = 2
 PARTITIONS = 8
 SHARE = PARTITIONS * SLOTS // (SLOTS + 1)
 """Of w1, at least, for each topic: w2 has one slot."""
-RATE = 400
+RATE = 150
 REBALANCE_S = 5
 CAPACITY_TIMEOUT_S = 15
 BACK_S = 60
 """For what starts a JVM on a machine that does much else; the promise of 5 s is measured, and printed."""
 
 
+@dataclass(frozen=True, slots=True)
 class SparkSite:
-    """A ZooKeeper, two Kafka clusters and a Spark cluster."""
+    """A ZooKeeper and two Kafka clusters that nothing happens to, and a Spark cluster."""
 
-    def __init__(self) -> None:
-        self.zookeeper = ZooKeeperServer(heap_mb=64)
-        self.source, self.target = (
-            KafkaCluster(name=end, heap_mb=256) for end in ("source", "target")
-        )
-        self.spark = SparkStandalone(workers=2, cores=4)
-
-    def start(self) -> None:
-        start_all(self.zookeeper, self.source, self.target, self.spark)
+    zookeeper: ZooKeeperServer
+    source: KafkaCluster
+    target: KafkaCluster
+    spark: SparkStandalone
 
     def cluster(self, end: str) -> KafkaCluster:
         return {"source": self.source, "target": self.target, ONCE.target: self.target}[end]
@@ -64,19 +61,13 @@ class SparkSite:
         self.spark.resume()
         self.spark.start()
 
-    def stop(self) -> None:
-        for server in (self.spark, self.source, self.target, self.zookeeper):
-            server.stop()
-
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[SparkSite]:
-    site = SparkSite()
-    try:
-        site.start()
-        yield site
-    finally:
-        site.stop()
+def site(
+    zookeeper: ZooKeeperServer, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> Iterator[SparkSite]:
+    with SparkStandalone(workers=2, cores=SLOTS) as spark:
+        yield SparkSite(zookeeper, source_cluster, target_cluster, spark)
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +122,9 @@ def flow_of_each_delivery(site: SparkSite, fleet: Fleet, topic: str) -> Iterator
         fleet,
         f"{topic}-once",
         partitions=PARTITIONS,
-        rate=RATE // 4,
+        rate=RATE // 2,
         route=ONCE,
-        delivery=Delivery.EXACTLY_ONCE,
+        promise=Promise(Delivery.EXACTLY_ONCE),
     )
     try:
         flow.start(once)
@@ -222,6 +213,14 @@ def test_two_drivers_under_one_id(fleet: Fleet, flow: Flow) -> None:
 
 
 def test_a_killed_executor_costs_one_slot(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
+    """So does a copier that is killed, and a Spark worker costs its executors."""
+    kill_one_executor(site, fleet, flow)
+    let_memory_run_out(site, fleet, flow)
+    kill_spark_worker(site, fleet, flow)
+    flow.judge(lost("w1"))
+
+
+def kill_one_executor(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
     executors, before = site.spark.executors(), pids(fleet)
     assert len(executors) == SLOTS
     flow.history.add(Fault("SIGKILL: executor"))
@@ -234,10 +233,9 @@ def test_a_killed_executor_costs_one_slot(site: SparkSite, fleet: Fleet, flow: F
     after = pids(fleet)
     kept = [slot for slot in before if after.get(slot) == before[slot]]
     assert len(kept) == SLOTS - 1, "the other slots are untouched"
-    flow.judge(lost("w1"))
 
 
-def test_memory_of_a_copier_runs_out(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
+def let_memory_run_out(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
     """The system ends the largest process, as in a container: a copier, under its executor."""
     executors, before = site.spark.executors(), pids(fleet)
     flow.history.add(Fault("SIGKILL: copier of an executor"))
@@ -246,12 +244,9 @@ def test_memory_of_a_copier_runs_out(site: SparkSite, fleet: Fleet, flow: Flow) 
     wait_back(flow, fleet, "copier out of memory")
     assert others(pids(fleet)) == others(before), "the other slots are untouched"
     assert set(executors) == set(site.spark.executors())
-    flow.judge(lost("w1"))
 
 
-def test_a_killed_spark_worker_costs_its_executors(
-    site: SparkSite, fleet: Fleet, flow: Flow
-) -> None:
+def kill_spark_worker(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
     before, number = pids(fleet), 0 if site.spark.executors(0) else 1
     here = site.spark.executors(number)
     flow.history.add(Fault("SIGKILL: Spark worker"))
@@ -261,12 +256,12 @@ def test_a_killed_spark_worker_costs_its_executors(
     kept = [slot for slot, pid in pids(fleet).items() if before.get(slot) == pid]
     assert len(kept) == SLOTS - len(here)
     assert len(site.spark.executors(1 - number)) == SLOTS, "the other Spark worker has all"
-    flow.judge(lost("w1"))
 
 
 def test_without_a_master_copiers_go_on_and_a_worker_without_any_gives_its_share_back(
     site: SparkSite, fleet: Fleet, flow: Flow
 ) -> None:
+    """Once the master is back, the driver is killed, and started again."""
     before = pids(fleet)
     flow.history.add(Fault("SIGKILL: Spark master"))
     site.spark.kill_master()
@@ -277,7 +272,7 @@ def test_without_a_master_copiers_go_on_and_a_worker_without_any_gives_its_share
     began_s = time.monotonic()
     address = site.spark.url.removeprefix("spark://")
     eventually(
-        lambda: any(f"Spark master {address} is away since" in each for each in reasons(fleet)),
+        lambda: any(f"Spark master {address} is away since" in reason for reason in reasons(fleet)),
         15,
         "the reason says what is missing",
     )
@@ -291,7 +286,21 @@ def test_without_a_master_copiers_go_on_and_a_worker_without_any_gives_its_share
     eventually(lambda: owned_by(flow, "w1") >= SHARE, 90, "w1 has its share again")
     print(f"share taken up again {time.monotonic() - began_s:.1f} s after the master's start")
     assert fleet.rest("GET", "/instances")["workers"]["w1"]["noCapacity"] == ""
+    kill_driver(site, fleet, flow)
     flow.judge(lost("w1"))
+
+
+def kill_driver(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
+    flow.history.add(Fault("SIGKILL: driver"))
+    fleet.workers["w1"].kill_tree()
+    began_s = time.monotonic()
+    eventually(lambda: not site.spark.executors(), 30, "its executors end")
+    print(f"executors of a killed driver ended after {time.monotonic() - began_s:.1f} s")
+    fleet.start_worker("w1")
+    fleet.wait_workers("w1")
+    flow.wait_owned_by({"w1", "w2"}, BACK_S)
+    flow.assert_copying(deadline_s=BACK_S)
+    print(f"driver killed: all is copied again after {time.monotonic() - began_s:.1f} s")
 
 
 def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
@@ -309,7 +318,7 @@ def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
     thawed_s = time.monotonic()
     flow.assert_copying()
     eventually(
-        lambda: sum(owned_by(each, "w1") for each in (flow, once)) >= 2 * SHARE,
+        lambda: sum(owned_by(either, "w1") for either in (flow, once)) >= 2 * SHARE,
         2 * BACK_S,
         "w1 has its share of both topics again",
     )
@@ -317,8 +326,8 @@ def test_a_frozen_driver_is_replaced_and_its_copiers_copy_nothing_more(
     flow.assert_copying(deadline_s=BACK_S)
     assert pids(fleet, "w2") == before, "the slots of the other worker are untouched"
     flow.judge(late("w1"))
-    for each in (flow, once):
-        print(f"{each.topic}: nothing lost, {repeated(site, each)} repeated")
+    for either in (flow, once):
+        print(f"{either.topic}: nothing lost, {repeated(site, either)} repeated")
     assert repeated(site, once) == 0
 
 
@@ -327,17 +336,3 @@ def repeated(site: SparkSite, flow: Flow) -> int:
     source = read_all(site.source.bootstrap, flow.topic)
     target = read_all(site.target.bootstrap, flow.copy)
     return sum(len(target.get(number, ())) - len(source[number]) for number in source)
-
-
-def test_a_killed_driver_is_started_again(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
-    flow.history.add(Fault("SIGKILL: driver"))
-    fleet.workers["w1"].kill_tree()
-    began_s = time.monotonic()
-    eventually(lambda: not site.spark.executors(), 30, "its executors end")
-    print(f"executors of a killed driver ended after {time.monotonic() - began_s:.1f} s")
-    fleet.start_worker("w1")
-    fleet.wait_workers("w1")
-    flow.wait_owned_by({"w1", "w2"}, BACK_S)
-    flow.assert_copying(deadline_s=BACK_S)
-    print(f"driver killed: all is copied again after {time.monotonic() - began_s:.1f} s")
-    flow.judge(lost("w1"))

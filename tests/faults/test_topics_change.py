@@ -1,6 +1,5 @@
 """A topic is grown, deleted and recreated while it is copied: old and new records never mix."""
 
-import pytest
 from confluent_kafka import KafkaException
 
 from ureplicator_testkit.fleet.real_fleet import FORTH_QUERY, Fleet
@@ -50,35 +49,43 @@ def made(bootstrap: str, topic: str, word: bytes) -> Values:
     return values(bootstrap, topic)
 
 
-def test_partitions_that_the_source_adds_are_copied_from_their_first_record(
+def test_a_recreated_source_topic_is_stopped_and_never_mixed_with_the_old(
     site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
+    """One is recreated at once, another one when it is missed. Meanwhile a third one flows, and is grown."""
+    source, target = site.source.bootstrap, site.target.bootstrap
+    later, at_once = topics = [f"{flow.topic}-{when}" for when in ("later", "at-once")]
+    old = {topic: made(source, topic, b"old") for topic in topics}
+    for topic in topics:
+        fleet.whitelist(topic)
+    for topic in topics:
+        eventually(lambda: values(target, topic) == old[topic], 20, f"{topic} is copied")  # noqa: B023
+    for topic in topics:
+        delete_topic(source, topic)
+    new = {at_once: made(source, at_once, b"new")}
+    grow(site, fleet, flow)
+    for topic in topics:
+        eventually(lambda: fleet.topic(topic)["stopped"], DETECTION_TIMEOUT_S, f"{topic} stops")  # noqa: B023
+        eventually(lambda: not fleet.held(topic), DETECTION_TIMEOUT_S, "no worker holds it")  # noqa: B023
+    new[later] = made(source, later, b"new")
+    for topic in topics:
+        assert fleet.topic(topic)["stopped"]
+        assert values(target, topic) == old[topic]
+    flow.assert_copying(*range(flow.partitions))
+    for topic in topics:
+        fleet.rest("POST", f"/topics/{topic}/resume?{FORTH_QUERY}", json={"restart": True})
+    for topic in topics:
+        both = {number: old[topic][number] + new[topic][number] for number in old[topic]}
+        copied = f"the new {topic} is copied behind the old"
+        eventually(lambda: values(target, topic) == both, 30, copied)  # noqa: B023
+        fleet.rest("DELETE", f"/topics/{topic}?{FORTH_QUERY}")
+    flow.judge()
+
+
+def grow(site: BreakableServers, fleet: Fleet, flow: Flow) -> None:
+    """Partitions that the source adds are copied from their first record, as the flow's judge finds."""
     total = flow.partitions + 2
     add_partitions(site.source.bootstrap, flow.topic, total)
     early = labelled_records(flow.topic, partitions=total, count=80, first=EARLY)
     produce(site.source.bootstrap, flow.topic, early)
     fleet.wait_online(flow.topic, total)
-    flow.judge()
-
-
-@pytest.mark.parametrize("pause_s", [0, DETECTION_TIMEOUT_S], ids=["at-once", "later"])
-def test_a_recreated_source_topic_is_stopped_and_never_mixed_with_the_old(
-    site: BreakableServers, fleet: Fleet, flow: Flow, pause_s: float
-) -> None:
-    """Meanwhile another topic flows on."""
-    topic, source, target = f"{flow.topic}-recreated", site.source.bootstrap, site.target.bootstrap
-    old = made(source, topic, b"old")
-    fleet.whitelist(topic)
-    eventually(lambda: values(target, topic) == old, 20, "the old topic is copied")
-    delete_topic(source, topic)
-    fleet.wait_seconds(pause_s)
-    new = made(source, topic, b"new")
-    eventually(lambda: fleet.topic(topic)["stopped"], DETECTION_TIMEOUT_S, "the topic is stopped")
-    eventually(lambda: not fleet.held(topic), DETECTION_TIMEOUT_S, "no worker holds it")
-    assert values(target, topic) == old
-    flow.assert_copying()
-    fleet.rest("POST", f"/topics/{topic}/resume?{FORTH_QUERY}", json={"restart": True})
-    both = {number: old[number] + new[number] for number in old}
-    eventually(lambda: values(target, topic) == both, 30, "the new topic is copied behind the old")
-    fleet.rest("DELETE", f"/topics/{topic}?{FORTH_QUERY}")
-    flow.judge()

@@ -194,18 +194,21 @@ def test_probes_and_prometheus_speak_tls_where_the_process_does(
     manifests = render(CHART / f"ci/{values}-values.yaml", *arguments)
     expected = {"Deployment": rest, "StatefulSet": pages}
     for kind, scheme in expected.items():
-        for each in of_kind(manifests, kind):
-            (container,) = each["spec"]["template"]["spec"]["containers"]
+        for workload in of_kind(manifests, kind):
+            (container,) = workload["spec"]["template"]["spec"]["containers"]
             for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
                 assert container[probe]["httpGet"].get("scheme", "HTTP") == scheme
     (monitor,) = of_kind(manifests, "ServiceMonitor")
-    found = {each["port"]: each.get("scheme", "http") for each in monitor["spec"]["endpoints"]}
+    found = {
+        endpoint["port"]: endpoint.get("scheme", "http")
+        for endpoint in monitor["spec"]["endpoints"]
+    }
     assert found == {"http": rest.lower(), "metrics": pages.lower(), "pages": pages.lower()}
     ports = {
-        each["metadata"]["name"].removeprefix("r-ureplicator"): {
-            port["name"] for port in each["spec"]["ports"]
+        service["metadata"]["name"].removeprefix("r-ureplicator"): {
+            port["name"] for port in service["spec"]["ports"]
         }
-        for each in of_kind(manifests, "Service")
+        for service in of_kind(manifests, "Service")
     }
     assert ports.pop("") == {"http", "metrics"}
     assert all(names == {"pages"} for names in ports.values())
@@ -214,8 +217,8 @@ def test_probes_and_prometheus_speak_tls_where_the_process_does(
 @pytest.mark.parametrize("values", ["auditor", "worker-groups"])
 def test_workers_and_auditors_get_the_token_of_pages_and_no_other(values: str) -> None:
     manifests = render(CHART / f"ci/{values}-values.yaml")
-    for each in of_kind(manifests, "StatefulSet"):
-        spec = each["spec"]["template"]["spec"]
+    for workload in of_kind(manifests, "StatefulSet"):
+        spec = workload["spec"]["template"]["spec"]
         (access,) = (volume for volume in spec["volumes"] if volume["name"] == "access")
         assert access["secret"]["items"] == [{"key": "token", "path": "token"}]
         for container in spec["containers"]:
@@ -289,8 +292,8 @@ def test_only_drivers_of_spark_on_kubernetes_have_a_token(values: Path) -> None:
 def test_selectors_are_stable() -> None:
     """Kubernetes refuses to change them: an upgrade would fail."""
     found = {
-        each["metadata"]["name"]: each["spec"]["selector"]["matchLabels"]
-        for each in of_kind(render(DEFAULT), "Deployment", "StatefulSet")
+        workload["metadata"]["name"]: workload["spec"]["selector"]["matchLabels"]
+        for workload in of_kind(render(DEFAULT), "Deployment", "StatefulSet")
     }
     common = {"app.kubernetes.io/name": "ureplicator", "app.kubernetes.io/instance": "r"}
     worker = {"app.kubernetes.io/component": "worker", "ureplicator/group": "default"}
@@ -304,22 +307,24 @@ def test_selectors_are_stable() -> None:
 def test_selectors_match_exactly_their_own_pods(values: Path) -> None:
     manifests = render(values)
     labels = {
-        each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"].items()
-        for each in of_kind(manifests, "Deployment", "StatefulSet")
+        manifest["metadata"]["name"]: manifest["spec"]["template"]["metadata"]["labels"].items()
+        for manifest in of_kind(manifests, "Deployment", "StatefulSet")
     }
-    for each in of_kind(manifests, "Deployment", "StatefulSet", "PodDisruptionBudget"):
-        wanted = each["spec"]["selector"]["matchLabels"].items()
-        assert [name for name, has in labels.items() if wanted <= has] == [each["metadata"]["name"]]
-    for each in of_kind(manifests, "Service"):
-        wanted = each["spec"]["selector"].items()
-        assert any(wanted <= has for has in labels.values()), each["metadata"]["name"]
+    for manifest in of_kind(manifests, "Deployment", "StatefulSet", "PodDisruptionBudget"):
+        wanted = manifest["spec"]["selector"]["matchLabels"].items()
+        assert [name for name, has in labels.items() if wanted <= has] == [
+            manifest["metadata"]["name"]
+        ]
+    for manifest in of_kind(manifests, "Service"):
+        wanted = manifest["spec"]["selector"].items()
+        assert any(wanted <= has for has in labels.values()), manifest["metadata"]["name"]
 
 
 def test_a_rolling_update_stays_above_the_disruption_budget() -> None:
     manifests = render(DEFAULT)
     budgets = {
-        each["metadata"]["name"]: each["spec"]["maxUnavailable"]
-        for each in of_kind(manifests, "PodDisruptionBudget")
+        budget["metadata"]["name"]: budget["spec"]["maxUnavailable"]
+        for budget in of_kind(manifests, "PodDisruptionBudget")
     }
     [controller] = of_kind(manifests, "Deployment")
     rolling = controller["spec"]["strategy"]["rollingUpdate"]
@@ -399,8 +404,8 @@ def test_two_releases_in_a_namespace_do_not_collide() -> None:
     more = (*ALL_ON, "--set=keda.prometheusAddress=http://p")
     names = [
         {
-            (each["kind"], each["metadata"]["name"])
-            for each in render(DEFAULT, *more, release=release)
+            (manifest["kind"], manifest["metadata"]["name"])
+            for manifest in render(DEFAULT, *more, release=release)
         }
         for release in ("one", "two")
     ]
@@ -429,14 +434,14 @@ def test_the_processes_take_configuration_variables_and_command(
 ) -> None:
     manifests = render(values)
     [config] = [
-        each["data"]["config.yaml"]
-        for each in of_kind(manifests, "ConfigMap")
-        if "config.yaml" in each.get("data", {})
+        manifest["data"]["config.yaml"]
+        for manifest in of_kind(manifests, "ConfigMap")
+        if "config.yaml" in manifest.get("data", {})
     ]
     file = tmp_path / "config.yaml"
     file.write_text(config)
-    for each in of_kind(manifests, "Deployment", "StatefulSet"):
-        [container] = each["spec"]["template"]["spec"]["containers"]
+    for manifest in of_kind(manifests, "Deployment", "StatefulSet"):
+        [container] = manifest["spec"]["template"]["spec"]["containers"]
         variables = {name["name"]: name.get("value", "10.0.0.1") for name in container["env"]}
         settings = load_settings(file, environ=variables)
         _ports_are_those(container, settings.model_dump())
@@ -468,10 +473,10 @@ def _command_parses(command: list[str], config: Path) -> None:
 @every_values_file
 def test_what_pods_mount_and_sign_in_as_exists(values: Path) -> None:
     manifests = render(values)
-    accounts = {each["metadata"]["name"] for each in of_kind(manifests, "ServiceAccount")}
+    accounts = {account["metadata"]["name"] for account in of_kind(manifests, "ServiceAccount")}
     for workload, spec in pods(manifests):
-        volumes = {each["name"] for each in spec.get("volumes", ())}
+        volumes = {volume["name"] for volume in spec.get("volumes", ())}
         for container in spec["containers"]:
-            assert {each["name"] for each in container.get("volumeMounts", ())} <= volumes
+            assert {mount["name"] for mount in container.get("volumeMounts", ())} <= volumes
         if workload["kind"] != "Pod":
             assert spec["serviceAccountName"] in accounts

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import kubernetes_validate
 import pytest
+from kubernetes_validate import utils
 
 from ureplicator_testkit.deploy.chart import CHART, DEFAULT, VALUES, Manifest, render
 from ureplicator_testkit.deploy.custom_kinds import SCHEMAS
 
 VERSIONS = ("1.27", "1.31", "1.37")
 """The oldest that the chart installs on, one between, and the newest whose schemas are at hand."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def each_schema_is_read_once() -> Iterator[None]:
+    """The library reads that of all definitions, a megabyte, for each object."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
+        yield
 
 
 def fault(manifest: Manifest, version: str) -> str | None:
@@ -36,7 +47,7 @@ def fault(manifest: Manifest, version: str) -> str | None:
 def test_every_object_is_as_its_schema_says(values: Path, version: str) -> None:
     manifests = render(values, "--kube-version", f"{version}.0")
     assert manifests
-    assert [found for each in manifests if (found := fault(each, version))] == []
+    assert [found for manifest in manifests if (found := fault(manifest, version))] == []
 
 
 def test_the_oldest_version_is_that_of_the_chart() -> None:
@@ -62,7 +73,7 @@ def test_a_wrong_field_is_found(kind: str, path: tuple[Any, ...], value: Any) ->
         "PrometheusRule": "monitoring",
     }
     file = CHART / "ci" / f"{values[kind]}-values.yaml" if kind in values else DEFAULT
-    (manifest, *_) = (each for each in render(file) if each["kind"] == kind)
+    (manifest, *_) = (rendered for rendered in render(file) if rendered["kind"] == kind)
     changed = copy.deepcopy(dict(manifest))
     inner: Any = changed
     for key in path[:-1]:

@@ -1,8 +1,8 @@
 """Fixtures of the tests against real servers: what most of them begin with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,31 +43,14 @@ def lane(
     lane.close()
 
 
-@pytest.fixture
-def fleet_options() -> dict[str, Any]:
-    """Of `whole_fleet`; a module may have its own."""
-    return {}
-
-
-@pytest.fixture
-def whole_fleet(
-    zookeeper: ZooKeeperServer,
-    source_cluster: KafkaCluster,
-    target_cluster: KafkaCluster,
-    fleet: str,
-    tmp_path: Path,
-    fleet_options: dict[str, Any],
-) -> Iterator[Fleet]:
-    """Controllers and workers, not started yet; whatever is left of them is killed."""
-    whole = Fleet(
-        name=fleet,
-        folder=tmp_path,
+@pytest.fixture(scope="session")
+def new_fleet(
+    zookeeper: ZooKeeperServer, source_cluster: KafkaCluster, target_cluster: KafkaCluster
+) -> Callable[..., Fleet]:
+    """A fleet between the servers of all tests, not started yet; `with` kills whatever is left of it."""
+    return partial(
+        Fleet,
         zookeeper=zookeeper.hosts,
         source=source_cluster.bootstrap,
         target=target_cluster.bootstrap,
-        **fleet_options,
     )
-    try:
-        yield whole
-    finally:
-        whole.kill()

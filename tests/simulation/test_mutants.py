@@ -1,25 +1,18 @@
 """Value of the simulation: each safeguard that is removed must be detected, as a violation of the invariant
 that it protects.
-
-The mutants run as processes of their own, as many at a time as there are cores.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 
 import pytest
 
+from ureplicator_testkit.forks import Run, runs
 from ureplicator_testkit.simulation.mutants import MUTANTS
 
 SEEDS = 2_000
 """As many as `scripts/test --long` runs of the product as it is."""
-AT_A_TIME = max(1, min(2, os.cpu_count() or 1))
-TIMEOUT_S = 1_700
 
 CAUGHT_BY = {
     "take-before-give": "T",
@@ -59,7 +52,7 @@ FIRST = {
     "former-process-not-fenced": 282,
     "former-process-not-fenced, second route": 555,
     "former-process-returns": 706,
-    "epoch-not-checked": 121,
+    "epoch-not-checked": 369,
     "no-delay": 3,
     "less-delay": 18,
     "no-brake": 9,
@@ -72,47 +65,37 @@ FIRST = {
 }
 """Seeds that caught them, tried before the others of the same `SEEDS`: minutes less in all."""
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"}
-"""Read before threads start runs: pytest changes a variable with each test."""
-
-Run = subprocess.CompletedProcess[str]
-
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Future[Run]]]:
-    """Runs of the selected mutants, started in the order of the tests."""
-    selected = [
+def found(request: pytest.FixtureRequest) -> Mapping[str, Run]:
+    """Runs of the selected mutants."""
+    mutants = [
         str(item.callspec.params["mutant"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.module is request.module
     ]
-    pool = ThreadPoolExecutor(AT_A_TIME)
-    yield {mutant: pool.submit(_run, mutant) for mutant in selected}
-    pool.shutdown(cancel_futures=True)
+    found = run_seeds({mutant: range(FIRST.get(mutant, 0), SEEDS) for mutant in mutants})
+    missed = [mutant for mutant in FIRST if mutant in found and not found[mutant].code]
+    return found | run_seeds({mutant: range(FIRST[mutant]) for mutant in missed})
 
 
-def _run(mutant: str) -> Run:
-    first = FIRST.get(mutant, 0)
-    run = _run_seeds(mutant, first, SEEDS - first)
-    return run if run.returncode or not first else _run_seeds(mutant, 0, first)
-
-
-def _run_seeds(mutant: str, first: int, seeds: int) -> Run:
-    command = [sys.executable, "-m", "ureplicator_testkit.simulation"]
-    which = ["--mutant", mutant, "--invariant", CAUGHT_BY[mutant]]
-    return subprocess.run(  # noqa: S603
-        [*command, *which, "--from", str(first), "--seeds", str(seeds)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        env=ENVIRONMENT,
-    )
+def run_seeds(seeds: Mapping[str, range]) -> dict[str, Run]:
+    """Play each mutant's seeds until its invariant is violated."""
+    arguments = [
+        [
+            f"--mutant={mutant}",
+            f"--invariant={CAUGHT_BY[mutant]}",
+            f"--from={tried.start}",
+            f"--seeds={len(tried)}",
+        ]
+        for mutant, tried in seeds.items()
+    ]
+    return dict(zip(seeds, runs("ureplicator_testkit.simulation", arguments), strict=True))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_missing_safeguard_is_detected(mutant: str, runs: Mapping[str, Future[Run]]) -> None:
-    run = runs[mutant].result()
-    assert run.returncode == 1, run.stdout + run.stderr
-    _, invariant, _ = run.stdout.splitlines()[-2].split(": ", 2)
-    assert invariant == CAUGHT_BY[mutant], run.stdout
+def test_a_missing_safeguard_is_detected(mutant: str, found: Mapping[str, Run]) -> None:
+    run = found[mutant]
+    assert run.code == 1, run.output
+    _, invariant, _ = run.output.splitlines()[-2].split(": ", 2)
+    assert invariant == CAUGHT_BY[mutant], run.output

@@ -30,7 +30,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ureplicator_common import znodes
 from ureplicator_common._version import __version__
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
@@ -41,16 +40,9 @@ from ureplicator_common.logging_setup import writes_json
 from ureplicator_common.model import WorkerId
 from ureplicator_common.pages.web import WebServer
 from ureplicator_common.znode_contents import LiveWorker
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_worker.core import state
-from ureplicator_worker.core.events import (
-    CapacityChanged,
-    CopierEnded,
-    CopierLost,
-    CopierPlaced,
-    CopierStopRequested,
-    DrainRequested,
-    LeaveRequested,
-)
+from ureplicator_worker.core.events import DrainRequested, LeaveRequested
 from ureplicator_worker.engines import spark_entry
 from ureplicator_worker.engines.assignment import AssignmentWatch, RouteSettingsWatch, SharesWatch
 from ureplicator_worker.engines.copier_inbox import CopierInbox
@@ -94,7 +86,7 @@ def run(settings: Settings, *, id: str) -> int:
     return worker.run()
 
 
-def leader_missing(coordination: Coordination, paths: znodes.Paths, fleet: str) -> str:
+def leader_missing(coordination: Coordination, paths: Paths, fleet: str) -> str:
     """Text for a worker that waits for its fleet's leader; "" with one, or if ZooKeeper does not tell."""
     try:
         if coordination.get(paths.leader) is not None:
@@ -148,7 +140,7 @@ class Worker:
         self._coordination, self._connect, self._fence = coordination, connect, fence
         self._copier_entry, self._exit_process = copier_entry, exit_process
         self._clock = SystemClock()
-        self._paths = znodes.Paths(settings.fleet)
+        self._paths = Paths(settings.fleet)
         self._events = EventQueue()
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stops = 0
@@ -221,15 +213,9 @@ class Worker:
             slots=options.slots,
             properties=properties,
             secret_file=options.spark_secret_file,
+            put=self._events.put,
             on_job_ended=lifeline.revoke,
-            on_copier_ended=lambda copier, reason: self._events.put(CopierEnded(copier, reason)),
-            on_copier_lost=lambda copier, reason: self._events.put(CopierLost(copier, reason)),
-            on_placed=lambda copier, executor: self._events.put(CopierPlaced(copier, executor)),
-            on_decommissioned=lambda copier: self._events.put(
-                CopierStopRequested(copier, "its executor is decommissioned")
-            ),
             on_jvm_failed=self._failures.put,
-            on_capacity=lambda missing: self._events.put(CapacityChanged(missing)),
             silence_s=options.watchdog_s,
             copier_entry=self._copier_entry,
         )

@@ -26,7 +26,7 @@ from ureplicator_cli.output import fail, print_json
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination.tls import check_tls
 from ureplicator_common.errors import ConfigurationError
-from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
+from ureplicator_common.model import BROKER_DEFAULT_REPLICATION, Delivery
 from ureplicator_common.printable import printable
 
 
@@ -104,6 +104,11 @@ def examine(settings: Settings, *, role: str, timeout_s: float) -> Iterator[Find
                     if route_config.target == name
                 ),
                 default=BROKER_DEFAULT_REPLICATION,
+            ),
+            is_counted=any(
+                config.settings.delivery is Delivery.EXACTLY_ONCE
+                for config in settings.routes
+                if config.target == name
             ),
         )
         yield from cluster_findings(use, facts)

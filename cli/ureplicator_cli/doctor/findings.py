@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from ureplicator_cli.doctor.facts import HostFacts, RestFacts, ZooKeeperFacts
 from ureplicator_common.kafka.preflight import ClusterFacts, Right, Server
+from ureplicator_common.kafka.transactions.producer_memory import ProducerMemory
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 from ureplicator_common.printable import listed
 
@@ -39,6 +40,8 @@ TARGET_REQUESTS = {
     37: ("CreatePartitions", 1),
 }
 """API key -> name and a version that must be accepted: all of them are, by brokers from 2.8 to 4.x."""
+COUNT_REQUESTS = {1: SOURCE_REQUESTS[1]}
+"""Beside them, of a target of exactly once without transactions: what is there is read."""
 
 _DO = {
     Right.CREATE_TOPICS: "allow CREATE on the cluster or the topics, or create target topics yourself",
@@ -66,12 +69,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRole:
-    """Use of a cluster by the routes. `replicas`: the most that a route's target topics are created with."""
+    """Use of a cluster by the routes. `replicas`: the most that a route's target topics are created with.
+    `is_counted`: a target of exactly once without transactions."""
 
     name: str
     is_source: bool
     is_target: bool
     replicas: int = BROKER_DEFAULT_REPLICATION
+    is_counted: bool = False
 
 
 def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding]:
@@ -84,6 +89,8 @@ def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding
     yield from _versions(subject, role, responding)
     yield from _topics(subject, role, facts)
     yield from _replicas(subject, role, facts)
+    if role.is_counted and facts.memory is not None:
+        yield _memory(subject, facts.memory)
     for right, refusal in facts.rights.items():
         if not refusal:
             yield Finding(Level.OK, subject, f"may {right}")
@@ -132,10 +139,23 @@ def _replicas(subject: str, role: ClusterRole, facts: ClusterFacts) -> Iterator[
         )
 
 
+def _memory(subject: str, memory: ProducerMemory) -> Finding:
+    """For routes that deliver exactly once without transactions."""
+    if fault := memory.fault():
+        do = "raise it (or lower connections.max.idle.ms, if that is named); exactly_once waits for it"
+        return Finding(Level.FAILURE, subject, f"exactly once: {fault}", do)
+    if memory.unread:
+        text = f"not known how long brokers know a producer: {memory.unread}"
+        do = "allow DESCRIBE_CONFIGS on the cluster, or check docs/exactly-once.md by hand"
+        return Finding(Level.WARNING, subject, text, do)
+    return Finding(Level.OK, subject, "brokers know producers for long enough for exactly once")
+
+
 def _versions(subject: str, role: ClusterRole, servers: Sequence[Server]) -> Iterator[Finding]:
     needed = {
         **(SOURCE_REQUESTS if role.is_source else {}),
         **(TARGET_REQUESTS if role.is_target else {}),
+        **(COUNT_REQUESTS if role.is_counted else {}),
     }
     lacking = False
     for server in servers:
@@ -172,13 +192,12 @@ def _topics(subject: str, role: ClusterRole, facts: ClusterFacts) -> Iterator[Fi
             "shows no topic: there is none, or the login may describe none",
             "allow DESCRIBE and READ on the topics to be copied",
         )
-    used = (
-        ("read", "READ", role.is_source, topics.not_readable),
-        ("written", "WRITE", role.is_target, topics.not_writable),
-    )
-    for verb, right, counts, refused in used:
-        if not counts or not topics.count:
-            continue
+    if not topics.count:
+        return
+    used = [("read", "READ", topics.not_readable)]  # a position of a topic needs it, too
+    if role.is_target:
+        used.append(("written", "WRITE", topics.not_writable))
+    for verb, right, refused in used:
         if refused:
             text = f"{len(refused)} of {topics.count} topics may not be {verb}: {listed(refused, MAX_NAMES)}"
             yield Finding(

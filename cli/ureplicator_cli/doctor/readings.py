@@ -16,7 +16,7 @@ from ureplicator_common.coordination import Coordination, Create, Delete
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.preflight import ClusterFacts, Right
 from ureplicator_common.model import position_group
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 
 MAX_AT_ONCE = 16
 TARGET_RIGHTS = (Right.CREATE_TOPICS, Right.PRODUCER_IDS, Right.TRANSACTIONS, Right.GROUP)

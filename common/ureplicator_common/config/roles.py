@@ -142,10 +142,10 @@ class WorkerSettings(Section):
     commit_interval_s: Positive = 1.0
     """Seconds between two commits of positions, and so the most that is copied again after a crash."""
     transaction_interval_ms: int = Field(default=100, ge=5)
-    """Milliseconds between two transactions of a slot on routes that deliver exactly once: so long may a
-    record wait until readers with `read_committed` see it. It grows with the number of partitions, and
-    while there is a backlog with the time that commits take, to 30,000 at most: a target aborts a
-    transaction that is open for 60 s."""
+    """Milliseconds between two transactions of a slot with records of handlers and queries, exactly once: so
+    long may such a record wait until readers with `read_committed` see it. It grows with the number of
+    partitions, and while there is a backlog with the time that commits take, to 30,000 at most: a target
+    aborts a transaction that is open for 60 s."""
     buffer_bytes: int = Field(default=64 * 1024 * 1024, ge=16 * 1024 * 1024)
     """Bytes that a slot may hold between fetch and acknowledgement; a slow target then slows down
     the fetch. Default 64 MiB: 100 ms at 5 Gbit/s."""

@@ -321,9 +321,9 @@ class RouteConfig(Section):
     target: str
     """Cluster to copy to, one of `clusters`."""
     delivery: str = Delivery.AT_LEAST_ONCE.value
-    """Delivery guarantee. `at_least_once`: a crash may repeat records and loses none. `exactly_once`: data
-    and positions are committed in transactions, so that consumers with `read_committed` see each record
-    once."""
+    """Delivery guarantee. `at_least_once`: a crash may repeat records and loses none. `exactly_once`: every
+    consumer sees each record once, and as early; what a handler or a query puts out is committed with its
+    position in transactions, so that consumers with `read_committed` see it once."""
     start: str = "earliest"
     """Start position of the partitions that existed when their topic was whitelisted: `earliest`,
     `latest`, an ISO 8601 time or milliseconds since 1970. The default loses nothing."""

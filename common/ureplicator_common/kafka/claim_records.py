@@ -63,7 +63,6 @@ class Claims:
     """Claims of one cluster, record by record."""
 
     def __init__(self) -> None:
-        self.next_offset = 0
         self._by_topic: dict[str, dict[str, tuple[int, Claim]]] = {}
 
     def add(self, offset: int, key: bytes | None, value: bytes | None) -> None:

@@ -45,6 +45,11 @@ class ClusterView:
     missing: frozenset[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
 
+    def leader_of(self, topic: str, number: int) -> Broker | None:
+        """The broker that leads a partition; None while it has no leader, and where it is not shown."""
+        leader = self.leaders.get((topic, number))
+        return self.brokers.get(leader.node_id) if leader else None
+
     def absence(self, topic: str) -> str:
         """Reason why a partition of a topic has no leader here."""
         return self.refused.get(topic, "no leader")

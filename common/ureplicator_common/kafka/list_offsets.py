@@ -106,8 +106,7 @@ def by_leader(
     """Partitions that have a leader, in the order given."""
     led: dict[Broker, list[TopicPartition]] = {}
     for key in keys:
-        leader = view.leaders.get(key)
-        broker = view.brokers.get(leader.node_id) if leader else None
+        broker = view.leader_of(*key)
         if broker is not None:
             led.setdefault(broker, []).append(key)
     return led

@@ -20,7 +20,6 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.consumer import FetchRequest, FetchResponse
@@ -42,7 +41,6 @@ from ureplicator_common.kafka.client import (
     ClusterClient,
     ClusterView,
 )
-from ureplicator_common.kafka.errors import error_name
 from ureplicator_common.kafka.list_offsets import (
     TopicPartition,
     by_leader,
@@ -71,7 +69,6 @@ _BATCH = struct.Struct(">qiibIhiqq")
 _OLD = struct.Struct(">qiIBBq")
 """A message of format 1: offset, size, checksum, format, attributes, time."""
 _LENGTH = struct.Struct(">i")
-_OFFSET = struct.Struct(">q")
 _TIME_OF_LAST = 0x08 | 0x40
 """Flags: stamped by the broker, or the first time is a delete horizon. Only the maximum time is valid."""
 
@@ -288,33 +285,6 @@ def fetch_request(
         forgotten_topics_data=[],
         rack_id="",
     )
-
-
-def fetched_row(response: Any, topic: str) -> Any:
-    """The row of a response to a fetch of one partition.
-
-    Raises ClusterUnavailable, also for a response that is throttled by a quota, which has no rows: the
-    request may be sent again on the same connection after its delay (KIP-219).
-    """
-    rows = [row for topic_row in response.responses for row in topic_row.partitions]
-    if not response.error_code and len(rows) == 1:
-        return rows[0]
-    if response.throttle_time_ms and not response.error_code:
-        delay_s = response.throttle_time_ms / 1_000
-        raise ClusterUnavailable(
-            f"{topic}: reading is throttled for {delay_s:.1f} s, by a quota of the cluster",
-            delay_s=delay_s,
-        )
-    raise ClusterUnavailable(f"{topic}: fetch: {error_name(response.error_code)}", delay_s=0.2)
-
-
-def first_offset(records: bytes) -> int | None:
-    """Offset at which the first batch begins; None without a batch, or of a format that does not say it."""
-    at = next(_batches(records), None)
-    if at is None or records[at + 16] < 2:
-        return None
-    (offset,) = _OFFSET.unpack_from(records, at)
-    return int(offset)
 
 
 def configs_request(topics: Sequence[str], names: Sequence[str]) -> DescribeConfigsRequest:

@@ -33,7 +33,8 @@ may still be in flight. With EndTxn up to version 4 a late request of an aborted
 the next one (KIP-890). So the connections are closed and the order above starts again at (1).
 
 At least once, a transaction is short and holds offsets only: AddOffsetsToTxn, TxnOffsetCommit, EndTxn.
-Exactly once, it holds the data that was sent since the last one, too, under the same producer, so fencing an
+Of topics with a handler or a query, exactly once, it holds the data that was sent since the last
+one, too, under the same producer, so fencing an
 id also ends its data. From Kafka 4 on (KIP-890, feature `transaction.version` 2) partitions and groups join
 with their first request, and each transaction has an epoch of its own. Reading is an OffsetFetch of our own:
 the client library in use returns garbage for the metadata.
@@ -66,6 +67,7 @@ from ureplicator_common.kafka.client import (
 from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
 from ureplicator_common.kafka.features import TransactionSupport, transaction_support
 from ureplicator_common.kafka.transactions.coordinator_requests import Attempt, until_accepted
+from ureplicator_common.kafka.transactions.data_fences import fence_data
 from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.kafka.transactions.markers import wait_for_markers
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition as TargetPartition
@@ -75,6 +77,7 @@ from ureplicator_common.kafka.transactions.producers import (
     init_producer,
 )
 from ureplicator_common.kafka.transactions.transaction_requests import TransactionRequests
+from ureplicator_common.model import data_transactional_id
 
 COMMAND_S = 5.0
 """Limit of a commit with all its steps, or of an initialisation: the release of a partition waits for
@@ -127,21 +130,28 @@ class PositionStore:
     def add_partitions(self, partitions: Iterable[TargetPartition]) -> dict[TargetPartition, str]:
         """Have data partitions take part in the open transaction. Raises Fenced, ClusterUnavailable.
 
-        Returns those that were refused, with the reasons. A coordinator that refuses some adds none, so the
-        others are added by another request. With the implicit protocol a partition takes part with its first
-        batch.
+        Returns those that were refused, with the reasons. With the implicit protocol a partition takes part
+        with its first batch.
         """
         producer = self.producer
-        refused: dict[TargetPartition, str] = {}
         if producer.protocol is TransactionProtocol.IMPLICIT:
-            return refused
-        waiting = list(partitions)
+            return {}
         with self._client.within(COMMAND_S):
-            while waiting:
-                some = self._requests.add_partitions(producer, waiting)
-                refused |= some
-                waiting = [key for key in waiting if key not in refused] if some else []
-        return refused
+            return self._requests.add_partitions(producer, partitions)
+
+    def data_producer(self, name: str) -> Producer:
+        """A producer for data without transactions. The same `name` again: the same id, which its
+        coordinator keeps for longer then, under a newer epoch. Raises ClusterUnavailable."""
+        with self._client.within(COMMAND_S):
+            return init_producer(self._client, data_transactional_id(self._group, name))
+
+    def fence_data(
+        self, name: str, partitions: Iterable[TargetPartition]
+    ) -> tuple[Producer, dict[TargetPartition, str]]:
+        """See `transactions.data_fences`."""
+        with self._client.within(COMMAND_S):
+            id = data_transactional_id(self._group, name)
+            return fence_data(self._client, id, partitions)
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         """Step (3): after it no other process commits under these ids. Raises ClusterUnavailable."""

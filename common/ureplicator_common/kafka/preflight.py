@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+from ureplicator_common.kafka.transactions.producer_memory import ProducerMemory
+
 Versions = Mapping[int, tuple[int, int]]
 """First and last version of each request that a broker accepts, by API key."""
 
@@ -52,7 +54,8 @@ class ClusterFacts:
 
     `servers`: those of `bootstrap.servers`; `advertised`: brokers that these name and that are not among
     them. `brokers`: number of those that the cluster has now, None: not known. `rights`: the refusal of each
-    that was asked for, "" where it is granted. `unread`: what could not be read, with the reason.
+    that was asked for, "" where it is granted. `max_message_bytes`, `memory`: of all brokers, None: not
+    known. `unread`: what could not be read, with the reason.
     """
 
     servers: tuple[Server, ...]
@@ -62,4 +65,5 @@ class ClusterFacts:
     topics: VisibleTopics | None = None
     rights: Mapping[Right, str] = field(default_factory=dict)
     max_message_bytes: int | None = None
+    memory: ProducerMemory | None = None
     unread: Mapping[str, str] = field(default_factory=dict)

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 from kafka.protocol.admin import (
     CreateTopicsRequest,
     CreateTopicsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
 )
 from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse
 from kafka.protocol.metadata import (
@@ -50,7 +48,9 @@ from ureplicator_common.kafka.preflight import (
     Server,
     VisibleTopics,
 )
+from ureplicator_common.kafka.transactions.broker_settings import broker_settings
 from ureplicator_common.kafka.transactions.fencing import retry_delays
+from ureplicator_common.kafka.transactions.producer_memory import DEFAULTS_S, memory_of
 from ureplicator_common.kafka.wire.metadata import METADATA_VERSION
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 
@@ -61,7 +61,6 @@ MEMBER = "ureplicator-doctor"
 NO_PRODUCER = 2**62
 """An id that no broker has given: with it a transaction cannot be found, let alone ended."""
 CREATE_TOPICS_VERSION, INIT_PRODUCER_ID_VERSION, END_TXN_VERSION, HEARTBEAT_VERSION = 5, 2, 1, 3
-DESCRIBE_CONFIGS_VERSION, BROKER_RESOURCE = 1, 4
 MAX_MESSAGE = "message.max.bytes"
 ELECTION_S = 15.0
 NOT_READY = COORDINATOR_MOVED | {ErrorCode.NOT_CONTROLLER, ErrorCode.CONCURRENT_TRANSACTIONS}
@@ -140,13 +139,15 @@ def _read(
 
     metadata = attempt("topics", _metadata)
     rights = {right: attempt(right, partial(_refusal, ask)) for right, ask in asked.items()}
+    settings = attempt("settings of brokers", _settings)
     return replace(
         facts,
         cluster_id=(metadata.cluster_id or "") if metadata else "",
         brokers=len(metadata.brokers) if metadata else None,
         topics=_visible(metadata) if metadata else None,
         rights={right: refusal for right, refusal in rights.items() if refusal is not None},
-        max_message_bytes=attempt(MAX_MESSAGE, _max_message_bytes),
+        max_message_bytes=_least(settings or (), MAX_MESSAGE),
+        memory=memory_of(settings) if settings else None,
         unread=unread,
     )
 
@@ -283,22 +284,12 @@ def _member(group: str, client: ClusterClient) -> int:
     return code
 
 
-def _max_message_bytes(client: ClusterClient) -> int:
-    """The smallest of all brokers."""
-    found = [_of_broker(client, broker) for broker in client.view(()).brokers.values()]
-    return min(found)
+def _settings(client: ClusterClient) -> list[Mapping[str, str]]:
+    """Of each broker."""
+    names = (MAX_MESSAGE, *DEFAULTS_S)
+    return [broker_settings(client, each, names) for each in client.view(()).brokers.values()]
 
 
-def _of_broker(client: ClusterClient, broker: Broker) -> int:
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE,
-        resource_name=str(broker.node_id),
-        configuration_keys=[MAX_MESSAGE],
-    )
-    request = DescribeConfigsRequest(
-        version=DESCRIBE_CONFIGS_VERSION, resources=[resource], include_synonyms=False
-    )
-    (result,) = client.call(broker, request, DescribeConfigsResponse).results
-    if result.error_code:
-        raise ClusterUnavailable(f"{broker}: {error_name(result.error_code)}")
-    return int(next(setting.value for setting in result.configs if setting.name == MAX_MESSAGE))
+def _least(settings: Sequence[Mapping[str, str]], name: str) -> int | None:
+    """Of the brokers that show it."""
+    return min((int(each[name]) for each in settings if name in each), default=None)

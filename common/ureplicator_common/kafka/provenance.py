@@ -16,17 +16,31 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ureplicator_common.kafka import topic_id_text, topic_id_uuid
 
 FORMAT = 1
 UNKNOWN_END = -1
 NOT_MAPPED = -1
-LATER = ("target_end", "mapped", "map_chunks", "markers")
+LATER = ("target_end", "mapped", "map_chunks", "markers", "appends")
 """Fields that the former form did not have."""
 _ID_LENGTH = 22
 """Characters of a topic id in Kafka's notation."""
+
+
+UNCOUNTED = -1
+"""Sequence where the position was moved by hand: what follows in the target's log says nothing about it."""
+
+
+class DataProducer(NamedTuple):
+    """Producer under which records may follow behind a position, in the target's log. `name`: end of its
+    transactional id (`model.data_transactional_id`). `sequence`: of the first record that follows."""
+
+    name: str
+    id: int
+    epoch: int
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +48,8 @@ class Provenance:
     """`target_end`: next offset of the target's log after the last batch that was acknowledged before
     the commit; -1 unknown. `mapped`: target offset of the newest segment of the offset map at the commit; -1:
     committed without the map. `map_chunks`: chunks of the partition in the map's topic. `markers`: control
-    records that follow at `target_end`, since the last batch was sent in a transaction that is committed."""
+    records that follow at `target_end`, since the last batch was sent in a transaction that is committed.
+    `appends`: the producer of exactly once without transactions; None where nothing may follow under one."""
 
     source_cluster: str
     source_topic: str
@@ -46,9 +61,10 @@ class Provenance:
     mapped: int = NOT_MAPPED
     map_chunks: int = 0
     markers: int = 0
+    appends: DataProducer | None = None
 
     def encode(self) -> str:
-        fields = [
+        fields: list[object] = [
             FORMAT,
             self.source_cluster,
             _short(self.source_topic),
@@ -61,6 +77,8 @@ class Provenance:
             self.map_chunks,
             self.markers,
         ]
+        if self.appends is not None:
+            fields.append(self.appends)
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -78,10 +96,10 @@ def _of_array(raw: Sequence[Any]) -> Provenance:
     form, cluster, source, target, worker, slot, epoch, end, *rest = raw
     if form != FORMAT:
         raise ValueError(f"metadata of format {form}")
-    mapped, chunks, markers = (*rest, *(NOT_MAPPED, 0, 0)[len(rest) :])[:3]
-    return Provenance(
-        cluster, _long(source), _long(target), worker, slot, epoch, end, mapped, chunks, markers
-    )
+    mapped, chunks, markers, appends = (*rest, *(NOT_MAPPED, 0, 0, None)[len(rest) :])[:4]
+    ids = _long(source), _long(target)
+    producer = None if appends is None else DataProducer(*appends)
+    return Provenance(cluster, *ids, worker, slot, epoch, end, mapped, chunks, markers, producer)
 
 
 def _of_names(raw: Mapping[str, Any]) -> Provenance:

@@ -27,6 +27,9 @@ from ureplicator_common.offset_map.segments import MapSegment, Part, cut, joined
 DECODED_SEGMENTS = 1 << 18
 """Decoded segments of all partitions: about 50 MiB."""
 
+FEW_SEGMENTS = 8
+"""Segments of a chunk that a view may hold by itself: a pass has a view of each partition."""
+
 NOTHING = Part((), rises=True)
 
 Load = Callable[[int, int], bytes]
@@ -198,6 +201,8 @@ class MapView:
     ) -> None:
         self._entries = entries
         self._read = read
+        self._held: tuple[int, Part] = (-1, NOTHING)
+        """The chunk that was looked up last, if it has few segments."""
         heads = [entry.head for entry in entries]
         self._bounds = [Bounds(behind.begin, behind.target) for behind in heads[1:]] + [Bounds(end)]
         highs = [
@@ -223,7 +228,12 @@ class MapView:
 
     def _part(self, at: int) -> Part:
         """Segments of a chunk, as far as they count before the next one."""
-        return self._read(self._entries[at], self._bounds[at])
+        if self._held[0] == at:
+            return self._held[1]
+        part = self._read(self._entries[at], self._bounds[at])
+        if len(part.segments) <= FEW_SEGMENTS:
+            self._held = at, part
+        return part
 
     def _next(self, at: int, part: Part, index: int) -> MapSegment | None:
         """The segment behind one, in the order of the target's log."""
@@ -251,7 +261,7 @@ class MapView:
         at = bisect_right(self._lowest, source_offset) - 1
         while at >= 0 and (found is None or self._highest[at] > source_offset):
             if self._entries[at].head.low <= source_offset:
-                part = self._read(self._entries[at], self._bounds[at])
+                part = self._part(at)
                 index = part.covering(source_offset, ends=found is None)
                 first, end, target, *_ = part.segments[index]
                 if index >= 0 and source_offset < end:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
@@ -14,21 +12,8 @@ from ureplicator_common.offset_map.codec import Row, decode_key
 from ureplicator_common.offset_map.partition_map import Details, MapView, PartitionMap
 
 
-class Batch(NamedTuple):
-    """A stored batch. `ends`: it is a marker, without rows; `aborts`: of an aborted transaction."""
-
-    first: int
-    last: int
-    producer_id: int
-    transactional: bool
-    ends: bool
-    aborts: bool
-    rows: Sequence[Row]
-
-
 class RouteMaps:
-    """`next_offset`: of the topic, to be read next. `only`: partitions that are kept; None for all. `load`:
-    see `partition_map.Load`, of any partition."""
+    """`only`: partitions that are kept; None for all. `load`: see `partition_map.Load`, of any partition."""
 
     def __init__(
         self,
@@ -36,7 +21,6 @@ class RouteMaps:
         *,
         load: Callable[[Partition, int, int], bytes] | None = None,
     ) -> None:
-        self.next_offset = 0
         self._only = only
         self._load = load
         self._details = Details()
@@ -89,18 +73,3 @@ class RouteMaps:
             load = None if self._load is None else partial(self._load, partition)
             known = self._maps[partition] = PartitionMap(load, self._details)
         return known
-
-    def fetched(self, batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> None:
-        """Batches of a read_committed fetch, and producer ids and first offsets of aborted transactions."""
-        to_come = deque(sorted(aborted, key=lambda row: row[1]))
-        void: set[int] = set()
-        for batch in batches:
-            if batch.last < self.next_offset:
-                continue
-            while to_come and to_come[0][1] <= batch.last:
-                void.add(to_come.popleft()[0])
-            if batch.aborts:
-                void.discard(batch.producer_id)
-            elif not (batch.transactional and batch.producer_id in void):
-                self.add(batch.rows, at=batch.first)
-            self.next_offset = batch.last + 1

@@ -23,7 +23,8 @@ from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.coordination import Delete, Operation, Set
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import Paths, encode_route
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 WITHDRAW_AFTER_S = 600.0

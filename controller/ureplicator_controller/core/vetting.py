@@ -20,7 +20,7 @@ from itertools import islice
 from ureplicator_common.coordination import Operation
 from ureplicator_common.model import Partition, TopicKey, WorkerId
 from ureplicator_common.znode_contents import AssignmentEntry, IsolatedSubject
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.planning.invariants import InvariantChecker, Violation
 from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.planning.steps import (
@@ -160,11 +160,11 @@ class _Vetting:
 
     def _violating(self, violations: Sequence[Violation]) -> Isolated:
         """Violations of topics that are refused already are their consequence, and do not count."""
-        known = {key for each in self.refused for key in each.topics}
-        own = [each for each in violations if each.partition.key not in known]
+        known = {key for isolated in self.refused for key in isolated.topics}
+        own = [violation for violation in violations if violation.partition.key not in known]
         return Isolated(
             f"invariant violated: {(own or violations)[0]}",
-            topics=frozenset(each.partition.key for each in violations),
+            topics=frozenset(violation.partition.key for violation in violations),
             violations=len(own),
         )
 

@@ -25,7 +25,9 @@ from ureplicator_common.coordination import (
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import Paths, encode_history, encode_isolated, encode_route
+from ureplicator_common.znodes.fleet import encode_history, encode_isolated
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
 from ureplicator_controller.core.planning.invariants import InvariantWatch, Violation
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Step

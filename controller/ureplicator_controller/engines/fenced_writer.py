@@ -20,7 +20,7 @@ from ureplicator_common.coordination import (
     create_or_set,
     version_of,
 )
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 
 log = logging.getLogger(__name__)

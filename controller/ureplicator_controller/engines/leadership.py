@@ -38,7 +38,8 @@ from ureplicator_common.coordination import (
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import SessionId
 from ureplicator_common.znode_contents import LiveController
-from ureplicator_common.znodes import Paths, encode_controller
+from ureplicator_common.znodes.fleet import encode_controller
+from ureplicator_common.znodes.paths import Paths
 
 log = logging.getLogger(__name__)
 

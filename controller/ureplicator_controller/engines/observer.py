@@ -29,7 +29,7 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Node, Operation
 from ureplicator_common.coordination.pending_writes import PendingWrites
 from ureplicator_common.leaf_nodes import leaf_of
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.snapshot import (

@@ -20,7 +20,7 @@ from ureplicator_common.coordination import (
     Delete,
     Operation,
 )
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.vetting import VettedSteps
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics

@@ -25,11 +25,11 @@ from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import PartitionUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.client import ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
-from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.provenance import UNCOUNTED, Provenance
 from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.model import RENEWER, Route, TopicKey
 from ureplicator_common.znode_contents import NO_OFFSET, PositionChange
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.positions.changes import (
     ChangeOutcome,
     DueChanges,
@@ -124,8 +124,10 @@ def _position(change: PositionChange, provenance: Provenance, stored: Position) 
     if change.offset == NO_OFFSET:
         return forgotten(stored)
     former = Provenance.decode(stored.metadata)
-    chunks = former.map_chunks if former else 0
-    return Position(change.offset, metadata=replace(provenance, map_chunks=chunks).encode())
+    if former is not None:
+        appends = former.appends and former.appends._replace(sequence=UNCOUNTED)
+        provenance = replace(provenance, map_chunks=former.map_chunks, appends=appends)
+    return Position(change.offset, metadata=provenance.encode())
 
 
 def provenance_of(

@@ -36,7 +36,8 @@ from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znode_contents import NO_OFFSET, TopicIntent
-from ureplicator_common.znodes import Paths, decode_intent, encode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import decode_intent, encode_intent
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.fenced_writer import fenced

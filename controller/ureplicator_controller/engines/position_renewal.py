@@ -31,7 +31,7 @@ from ureplicator_common.kafka.positions import CommitRefused, PositionStore, Tar
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.model import RENEWER, Partition, Route, position_group, transactional_id
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition
 from ureplicator_controller.core.positions.remains import removable_remains
 from ureplicator_controller.core.state.snapshot import Snapshot

@@ -22,7 +22,7 @@ from ureplicator_common.kafka import ListedTopics, TopicAdmin, TopicInfo
 from ureplicator_common.model import Route
 from ureplicator_common.printable import listed
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.cluster_comparison import (
     ClusterComparison,

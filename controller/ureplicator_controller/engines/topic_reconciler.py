@@ -27,7 +27,9 @@ from ureplicator_common.coordination import (
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ListedTopics, TopicAdmin
 from ureplicator_common.model import Route, TopicKey
-from ureplicator_common.znodes import Paths, encode_intent, encode_memory
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_memory
+from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.baseline import changed_memory
 from ureplicator_controller.core.topics.reconcile import (

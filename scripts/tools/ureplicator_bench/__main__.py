@@ -107,7 +107,7 @@ class BenchOptions:
 @click.option(
     "--delivery",
     "deliveries",
-    type=click.Choice([each.value for each in Delivery]),
+    type=click.Choice([delivery.value for delivery in Delivery]),
     multiple=True,
     help="Delivery of this replicator; may be repeated; default: at_least_once; of --sql: both.",
 )
@@ -301,8 +301,8 @@ def _contenders(wanted: BenchOptions, servers: Servers, more: ExitStack) -> Iter
     handlers = {"handlers": [{"topics": ".*", "handler": wanted.handler}]}
     route = filter_query.ROUTE if wanted.sql else handlers if wanted.handler else {}
     kind = "sql" if wanted.sql else "handler" if wanted.handler else ""
-    for each in wanted.deliveries:
-        yield Ours(servers, FOLDER, delivery=each, kind=kind, route=route)
+    for delivery in wanted.deliveries:
+        yield Ours(servers, FOLDER, delivery=delivery, kind=kind, route=route)
     if wanted.mm2 != "none" and not wanted.sql:
         yield MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned")
 
@@ -315,7 +315,7 @@ def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
     found = []
     with _folder(), running(FOLDER) as servers:
         contenders: list[Contender] = [
-            *(Ours(servers, FOLDER, delivery=each) for each in Delivery),
+            *(Ours(servers, FOLDER, delivery=delivery) for delivery in Delivery),
             *(MirrorMaker(servers, FOLDER, tuned=True, once=once) for once in (False, True)),
         ]
         copying = Copying(servers, deadline_s, _print_progress)
@@ -336,7 +336,7 @@ def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
             found.append(row)
     for line in rows.markdown(found):
         click.echo(line)
-    good = all(each.finished for row in found for each in row.results.values())
+    good = all(result.finished for row in found for result in row.results.values())
     return good, {"rows": [asdict(row) for row in found]}
 
 
@@ -358,7 +358,9 @@ def _printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]
     for figure in figures:
         print_figure(console, figure)
         found.append(figure)
-    return all(each.good for each in found), {kind: [asdict(each) for each in found]}
+    return all(measured.good for measured in found), {
+        kind: [asdict(measured) for measured in found]
+    }
 
 
 @contextmanager
@@ -389,12 +391,17 @@ def _compare(
                 copying.copy, topic=topic, profile=profile, passing=wanted.passing(profile)
             )
             if number == 0:
-                cold = [(each.name, copy(each, why="cold")) for each in contenders]
+                cold = [(contender.name, copy(contender, why="cold")) for contender in contenders]
                 print_throughput(console, profile, cold, "cold")
                 copying.warm_up(contenders, topic, profile, passing=wanted.passing(profile))
-            measured = [(each, copy(each)) for each in (*contenders, *reversed(contenders))]
+            measured = [
+                (contender, copy(contender)) for contender in (*contenders, *reversed(contenders))
+            ]
         results = [
-            (one.name, throughput.combined([found for each, found in measured if each is one]))
+            (
+                one.name,
+                throughput.combined([found for contender, found in measured if contender is one]),
+            )
             for one in contenders
         ]
         print_throughput(console, profile, results, "warm")
@@ -441,7 +448,7 @@ def _lag_under_load(
         for cluster in (servers.source, servers.target):
             delete_topic(cluster.bootstrap, topic)
     print_open_loop(console, profile, results)
-    return True, {"load": {name: [asdict(each) for each in found] for name, found in results}}
+    return True, {"load": {name: [asdict(level) for level in found] for name, found in results}}
 
 
 def _latency(
@@ -456,8 +463,8 @@ def _latency(
             topic = f"bench-latency-{number}"
             source, target = servers.source.bootstrap, servers.target.bootstrap
             create_topic(source, topic, partitions=profile.partitions)
-            for each in (topic, f"{topic}-plain", full_topic):
-                create_topic(target, each, partitions=profile.partitions)
+            for name in (topic, f"{topic}-plain", full_topic):
+                create_topic(target, name, partitions=profile.partitions)
             found = latency.measure(
                 contender,
                 servers,

@@ -77,7 +77,7 @@ def measure(servers: Servers, topic: str, profile: Profile) -> Floor:
     used_before = _used_s(servers)
     read_s = _timed(profile, lambda numbers: _read(servers, topic, numbers))
     used_s = _used_s(servers) - used_before
-    batches = [each for part in stored for each in part]
+    batches = [batch for part in stored for batch in part]
     per_partition = profile.records // profile.partitions
     used_before = _used_s(servers)
     write_s = _timed(profile, lambda numbers: _write(bootstrap, numbers, batches, per_partition))
@@ -130,7 +130,7 @@ def _read(
                 position = last + 1
                 if keep:
                     kept.append((_NO_OFFSET + view[start + len(_NO_OFFSET) : end], count))
-            enough = keep and sum(len(each) for each, _ in kept) > STORED_BYTES
+            enough = keep and sum(len(batch) for batch, _ in kept) > STORED_BYTES
             if position == before or position >= fetched.high_watermark or enough:
                 break
         connection.close()
@@ -214,5 +214,7 @@ def _send(connection: socket.socket, pieces: Sequence[produce_api.Piece]) -> Non
 def _acknowledged(connection: socket.socket, version: int) -> None:
     (size,) = _INT32.unpack(connection.recv(_INT32.size, socket.MSG_WAITALL))
     body = connection.recv(size, socket.MSG_WAITALL)
-    refused = [each for each in produce_api.parse(body, version).partitions if each.error]
+    refused = [
+        partition for partition in produce_api.parse(body, version).partitions if partition.error
+    ]
     assert not refused, refused

@@ -81,7 +81,9 @@ class Filler:
             done = self._producer.produce_batch(self._topic, messages, partition)
             if done == len(messages):
                 return
-            messages = [{"value": each["value"]} for each in messages if each.pop("_error", None)]
+            messages = [
+                {"value": message["value"]} for message in messages if message.pop("_error", None)
+            ]
             self._producer.poll(0.05)
 
 

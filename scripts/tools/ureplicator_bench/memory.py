@@ -50,7 +50,7 @@ class Memory:
     @property
     def good(self) -> bool:
         return self.complete and all(
-            each.peak_mb < LIMIT_MB for each in self.processes if each.python
+            process.peak_mb < LIMIT_MB for process in self.processes if process.python
         )
 
 

@@ -93,9 +93,9 @@ def print_open_loop(
     console.print(f"[bold]lag under load, records of {profile.size:,} bytes")
     table = Table("", "of its capacity", "records/s", "p50, ms", "p99, ms", "longest, ms")
     for name, found in results:
-        for each in found:
-            figures = (each.produced_per_s, each.p50_ms, each.p99_ms, each.max_ms)
-            table.add_row(name, f"{each.part:.0%}", *map(_short, figures))
+        for level in found:
+            figures = (level.produced_per_s, level.p50_ms, level.p99_ms, level.max_ms)
+            table.add_row(name, f"{level.part:.0%}", *map(_short, figures))
     console.print(table)
 
 
@@ -103,9 +103,11 @@ def print_memory(console: Console, found: Memory) -> None:
     done = "" if found.complete else " [red](not all of it)"
     console.print(f"copied {found.copied_gb:.2f} GB in {found.seconds:.0f} s{done}")
     table = Table("process of the worker", "pid", "peak memory, MB")
-    for each in found.processes:
-        over = each.python and each.peak_mb >= LIMIT_MB
-        table.add_row(each.what, str(each.pid), f"{'[red]' if over else ''}{each.peak_mb:.0f}")
+    for process in found.processes:
+        over = process.python and process.peak_mb >= LIMIT_MB
+        table.add_row(
+            process.what, str(process.pid), f"{'[red]' if over else ''}{process.peak_mb:.0f}"
+        )
     console.print(table)
     verdict = "[green]yes" if found.good else "[red]no"
     console.print(f"every Python process under {LIMIT_MB} MB: {verdict}")
@@ -139,7 +141,7 @@ def _table(names: Sequence[str]) -> Table:
 def _ratios(figures: Sequence[float], more_is_better: bool) -> Sequence[str]:
     """The cell for how many times better each figure is than the last one."""
     *ours, other = figures
-    pairs = [(each, other) if more_is_better else (other, each) for each in ours]
+    pairs = [(figure, other) if more_is_better else (other, figure) for figure in ours]
     ratios = [f"{above / below:.1f}" if below else "-" for above, below in pairs]
     return ("; ".join(ratios),) if ratios else ()
 

@@ -69,18 +69,18 @@ class Throughput:
 def combined(results: Sequence[Throughput]) -> Throughput:
     """Several measurements of one contender as one: sums, and the highest memory."""
     return Throughput(
-        records=sum(each.records for each in results),
+        records=sum(result.records for result in results),
         size=results[0].size,
-        seconds=sum(each.seconds for each in results),
-        start_s=sum(each.start_s for each in results) / len(results),
-        second_half_records_per_s=sum(each.second_half_records_per_s for each in results)
+        seconds=sum(result.seconds for result in results),
+        start_s=sum(result.start_s for result in results) / len(results),
+        second_half_records_per_s=sum(result.second_half_records_per_s for result in results)
         / len(results),
-        second_half_cpu_s=sum(each.second_half_cpu_s for each in results),
-        cpu_s=sum(each.cpu_s for each in results),
-        brokers_cpu_s=sum(each.brokers_cpu_s for each in results),
-        others_cpu_s=sum(each.others_cpu_s for each in results),
-        peak_rss_bytes=max(each.peak_rss_bytes for each in results),
-        finished=all(each.finished for each in results),
+        second_half_cpu_s=sum(result.second_half_cpu_s for result in results),
+        cpu_s=sum(result.cpu_s for result in results),
+        brokers_cpu_s=sum(result.brokers_cpu_s for result in results),
+        others_cpu_s=sum(result.others_cpu_s for result in results),
+        peak_rss_bytes=max(result.peak_rss_bytes for result in results),
+        finished=all(result.finished for result in results),
     )
 
 

@@ -93,7 +93,7 @@ def _cpu_s(pid: int) -> float:
 def _times(pid: int) -> Sequence[int]:
     """Times in user mode, in the kernel, and both of children that were waited for; in ticks (proc(5))."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return [int(each) for each in fields[11:15]]
+    return [int(field) for field in fields[11:15]]
 
 
 def _rss_bytes(pid: int) -> int:

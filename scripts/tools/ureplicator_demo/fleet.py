@@ -112,7 +112,7 @@ class Fleet:
 
     def take_away(self, worker: str) -> int:
         """Stop a worker for good, as the chart's hook and Kubernetes do. Returns its exit code."""
-        (process,) = (each for each in self.processes if each.name == f"worker {worker}")
+        (process,) = (running for running in self.processes if running.name == f"worker {worker}")
         process.send(signal.SIGUSR1)
         process.send(signal.SIGTERM)
         code = process.wait(DRAIN_DEADLINE_S)
@@ -187,12 +187,12 @@ class Fleet:
             workers = self.rest("GET", "/instances")["workers"]
         except RestFailure as error:
             return f"the controller: {error}"
-        live = {name: each for name, each in workers.items() if each["live"]}
+        live = {name: worker for name, worker in workers.items() if worker["live"]}
         if not leader:
             return "the election of a leader"
         if len(live) != self._workers:
             return f"{self._workers - len(live)} of {self._workers} workers to register"
-        starting = sorted(name for name, each in live.items() if not _copiers_wait(each))
+        starting = sorted(name for name, worker in live.items() if not _copiers_wait(worker))
         return f"the copiers of {', '.join(starting)} to start" if starting else ""
 
 

@@ -35,7 +35,8 @@ class Ends:
         responses = self._admin.list_offsets(dict(self._wanted), request_timeout=RESPONSE_TIMEOUT_S)
         with contextlib.suppress(KafkaException):
             self._last = sum(
-                each.result(timeout=RESPONSE_TIMEOUT_S).offset for each in responses.values()
+                response.result(timeout=RESPONSE_TIMEOUT_S).offset
+                for response in responses.values()
             )
         return self._last
 

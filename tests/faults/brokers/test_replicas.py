@@ -46,7 +46,10 @@ def test_a_topic_is_created_with_its_replicas(
     with closing(ConfluentTopicAdmin({"bootstrap.servers": site.target.bootstrap})) as admin:
         admin.create_topic(topic, partitions=2, configs={}, replication_factor=factor)
     made = site.target.admin().list_topics(topic, timeout=REPORTED_S).topics[topic]
-    assert [len(each.replicas) for each in made.partitions.values()] == [expected, expected]
+    assert [len(partition.replicas) for partition in made.partitions.values()] == [
+        expected,
+        expected,
+    ]
 
 
 def test_partitions_move_to_a_broker_that_was_added(

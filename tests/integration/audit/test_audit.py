@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import Result
 from confluent_kafka import Consumer, TopicPartition
 
 from ureplicator_common.coordination import Create, Delete
@@ -27,7 +26,9 @@ from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.model import Delivery, Partition, Route, RouteSettings, position_group
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_common.offset_map.topic import map_topic
-from ureplicator_common.znodes import Paths, encode_route
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_testkit.control import command as here
 from ureplicator_testkit.fleet.real_fleet import pids_of
 from ureplicator_testkit.records.topics import (
     NewRecord,
@@ -49,6 +50,7 @@ from ureplicator_worker.audit.result import (
     AuditState,
     PartitionRange,
 )
+from ureplicator_worker.auditor import command as audit_command
 from ureplicator_worker.auditor.session import AuditorSession
 
 pytestmark = pytest.mark.timeout(600)
@@ -75,8 +77,8 @@ def spark() -> Iterator[Any]:
 def both(source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str) -> tuple[str, str]:
     """Addresses of the clusters; both have the topic, with one partition."""
     addresses = source_cluster.bootstrap, target_cluster.bootstrap
-    for each in addresses:
-        create_topic(each, topic, config=KEPT_FOR_EVER)
+    for address in addresses:
+        create_topic(address, topic, config=KEPT_FOR_EVER)
     return addresses
 
 
@@ -89,7 +91,9 @@ def record(number: int) -> NewRecord:
 def audit(
     spark: Any, both: tuple[str, str], topic: str, *, end: int, **options: Any
 ) -> AuditResult:
-    clusters = dict(zip(("a", "b"), ({"bootstrap.servers": each} for each in both), strict=True))
+    clusters = dict(
+        zip(("a", "b"), ({"bootstrap.servers": address} for address in both), strict=True)
+    )
     return run_audit(
         spark,
         AuditRequest("a.b", topic, topic, (PartitionRange(0, end),), AuditOptions(**options)),
@@ -99,7 +103,10 @@ def audit(
 
 
 def named(result: AuditResult) -> Named:
-    return {(each.kind.value, each.source_offset, each.target_offset) for each in result.findings}
+    return {
+        (finding.kind.value, finding.source_offset, finding.target_offset)
+        for finding in result.findings
+    }
 
 
 def planted(seed: int) -> tuple[list[NewRecord], Named]:
@@ -193,7 +200,9 @@ def configuration(
     folder: Path, both: Sequence[str], zookeeper: ZooKeeperServer, **route: Any
 ) -> Path:
     config = folder / "fleet.yaml"
-    clusters = {name: {"bootstrap.servers": each} for name, each in zip("ab", both, strict=True)}
+    clusters = {
+        name: {"bootstrap.servers": address} for name, address in zip("ab", both, strict=True)
+    }
     content = {
         "fleet": FLEET,
         "zookeeper": {"hosts": zookeeper.hosts},
@@ -214,10 +223,12 @@ def commit_position(bootstrap: str, topic: str, position: int) -> None:
         consumer.close()
 
 
-def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: a process has one Spark."""
-    line = [sys.executable, "-m", "ureplicator_cli.main", *map(str, words)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603
+def run(spark: Any, *words: str | Path) -> Result:
+    """The command in this process, with its Spark. The command starts one for itself in `test_auditor`."""
+    session = SimpleNamespace(start=lambda: spark, wait_failed=lambda _: None, close=lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit_command, "AuditorSession", lambda **_: session)
+        return here.run(*words)
 
 
 def test_the_command_compares_resumes_and_repairs(
@@ -228,14 +239,14 @@ def test_the_command_compares_resumes_and_repairs(
     produce(both[1], topic, [record(n) for n in range(1_000)])
     commit_position(both[1], topic, 1_000)
     command = ["audit", str(config), "--topic", topic, "--master", "local[1]"]
-    done = run(*command, "--result", str(folder), "--json")
-    assert done.returncode == 0, done.stderr
+    done = run(spark, *command, "--result", str(folder), "--json")
+    assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["partitions"][0]["verifiedTo"] == 1_000
 
     produce(both[1], topic, [record(n) for n in range(1_000, 2_000)])
     commit_position(both[1], topic, 2_500)
-    done = run(*command, "--result", str(folder), "--resume", "--repair", "--json")
-    assert done.returncode == 1, done.stderr
+    done = run(spark, *command, "--result", str(folder), "--resume", "--repair", "--json")
+    assert done.exit_code == 1, done.stderr
     found = json.loads(done.stdout)
     assert found["totals"]["missing"] == 500
     assert found["totals"]["compared"] == 2_000
@@ -252,19 +263,19 @@ def test_the_command_compares_resumes_and_repairs(
     assert sorted(row.source_offset for row in rows) == list(range(2_000, 2_500))
 
     commit_position(both[1], topic, 3_000)
-    done = run(*command, "--repair", "--json")
+    done = run(spark, *command, "--repair", "--json")
     assert len(json.loads(done.stdout)["repaired"][0]["copied"]) == 1_000
     compare_logs(*both, topic).assert_clean()
 
-    done = run(*command, "--result", str(folder), "--resume", "--repair", "--json")
+    done = run(spark, *command, "--result", str(folder), "--resume", "--repair", "--json")
     (repaired,) = json.loads(done.stdout)["repaired"]
     assert (repaired["copied"], len(repaired["refused"])) == ([], 500), "they were copied before"
     compare_logs(*both, topic).assert_clean()
-    assert run(*command).returncode == 0
+    assert run(spark, *command).exit_code == 0
 
     delete_records(both[1], topic, {0: 3_000})
-    done = run(*command)
-    assert done.returncode == 2
+    done = run(spark, *command)
+    assert done.exit_code == 2
     reason = "not verified: partition 0: the target has no records"
     assert done.stderr.splitlines()[-1] == f"{topic}: {reason}"
 
@@ -285,7 +296,7 @@ def published(zookeeper: ZooKeeperServer, settings: RouteSettings) -> Iterator[N
 
 
 def test_the_command_judges_by_what_operators_have_changed_since(
-    both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
+    spark: Any, both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     """Repeats are within the promise of the file, and not within that of the route."""
     config = configuration(tmp_path, both, zookeeper)
@@ -293,23 +304,23 @@ def test_the_command_judges_by_what_operators_have_changed_since(
     produce(both[1], topic, [record(n) for n in (*range(100), *range(80, 100))])
     commit_position(both[1], topic, 100)
     command = ["audit", str(config), "--topic", topic, "--master", "local[1]", "--json"]
-    assert run(*command).returncode == 0
+    assert run(spark, *command).exit_code == 0
     with published(zookeeper, RouteSettings(Delivery.EXACTLY_ONCE)):
-        done = run(*command)
-    assert done.returncode == 1, done.stderr
+        done = run(spark, *command)
+    assert done.exit_code == 1, done.stderr
     assert json.loads(done.stdout)["totals"]["repeated"] == 20
 
 
 def test_without_the_settings_of_the_route_nothing_is_judged(tmp_path: Path) -> None:
     away = SimpleNamespace(hosts="127.0.0.1:1")
     config = configuration(tmp_path, ("127.0.0.1:1", "127.0.0.1:2"), away)  # type: ignore[arg-type]
-    done = run("audit", str(config), "--topic", "orders")
-    assert (done.returncode, done.stdout) == (2, "")
+    done = here.run("audit", config, "--topic", "orders")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("the settings of route a.b cannot be read in ZooKeeper: ")
 
 
 def test_the_command_adds_to_the_offset_map(
-    both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
+    spark: Any, both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     """Once; of equal partitions alone, and only where the route has a map."""
     config = configuration(tmp_path, both, zookeeper)
@@ -318,27 +329,28 @@ def test_the_command_adds_to_the_offset_map(
     produce(both[1], topic, [record(n) for n in range(100, 300)])
     commit_position(both[1], topic, 300)
     command = ["audit", str(config), "--topic", topic, "--master", "local[1]", "--offset-map"]
-    done = run(*command)
-    assert done.returncode == 2
+    done = run(spark, *command)
+    assert done.exit_code == 2
     assert "--offset-map: the route a.b has no map: set offset_map: true for it" in done.stderr
     with published(zookeeper, RouteSettings(offset_map=True)):
-        done = run(*command)
-        assert done.returncode == 0, done.stderr
+        done = run(spark, *command)
+        assert done.exit_code == 0, done.stderr
         assert "partition 0: offset map: source offsets 100 to 300 added, 1 segment" in done.stdout
         name = map_topic(fleet=FLEET, route=Route("a", "b"))
         with closing(KafkaOffsetMaps(ClusterClient(both[1]), name)) as maps:
             maps.update()
             partition = Partition(Route("a", "b"), topic, 0)
             assert list(maps.view(partition).segments()) == [MapSegment(100, 300, 0)]
-        done = run(*command, "--json")
+        done = run(spark, *command, "--json")
         (again,) = json.loads(done.stdout)["offsetMap"]
         assert (again["segments"], again["reason"]) == (0, "the map has all that was compared")
         produce(both[1], topic, [NewRecord(b"foreign")])
-        done = run(*command)
+        done = run(spark, *command)
         assert "partition 0: offset map: nothing added: records differ: 1" in done.stdout
 
 
 def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(
+    spark: Any,
     source_cluster: KafkaCluster,
     target_cluster: KafkaCluster,
     topic: str,
@@ -348,8 +360,8 @@ def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(
     """Tombstones, empty values, and records above the limit of librdkafka, or that of the target."""
     both = source_cluster.bootstrap, target_cluster.bootstrap
     limits = {"max.message.bytes": "6000000"}, {"max.message.bytes": "3000000"}
-    for each, limit in zip(both, limits, strict=True):
-        create_topic(each, topic, config=KEPT_FOR_EVER | limit)
+    for address, limit in zip(both, limits, strict=True):
+        create_topic(address, topic, config=KEPT_FOR_EVER | limit)
     originals = [record(n) for n in range(30)]
     originals[20] = replace(originals[20], value=b"2" * 2_000_000, key=b"large")
     originals[22] = replace(originals[22], value=None)
@@ -360,16 +372,16 @@ def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(
     commit_position(both[1], topic, 30)
     config = configuration(tmp_path, both, zookeeper)
     command = ("audit", config, "--topic", topic, "--master", "local[1]")
-    done = run(*command, "--repair", "--json")
-    assert done.returncode == 1, done.stderr
+    done = run(spark, *command, "--repair", "--json")
+    assert done.exit_code == 1, done.stderr
     (repaired,) = json.loads(done.stdout)["repaired"]
     assert repaired["copied"] == [n for n in range(20, 30) if n != 26]
     assert list(repaired["refused"]) == ["26"]
     assert repaired["refused"]["26"].startswith("the target refuses it: ")
-    done = run(*command)
-    assert (done.returncode, "missing" in done.stdout) == (1, True)
-    copies = [each.value for each in read_all(both[1], topic)[0]]
-    assert copies == [each.value for n, each in enumerate(originals) if n != 26]
+    done = run(spark, *command)
+    assert (done.exit_code, "missing" in done.stdout) == (1, True)
+    copies = [copied.value for copied in read_all(both[1], topic)[0]]
+    assert copies == [original.value for n, original in enumerate(originals) if n != 26]
 
 
 def verified_to(folder: Path) -> int:
@@ -381,12 +393,13 @@ def verified_to(folder: Path) -> int:
 
 def passed(process: Process) -> int:
     """Source offsets within the round."""
-    folders = Path(tempfile.gettempdir()).glob(f"ureplicator-audit-{process.pid}-*/0")
-    return sum(int(each.read_text() or 0) for each in folders)
+    folders = Path(tempfile.gettempdir()).glob(f"ureplicator-audit-{process.pid}-*/signals/0")
+    return sum(int(file.read_text() or 0) for file in folders)
 
 
 @pytest.mark.parametrize(("number", "first"), [(signal.SIGINT, 500), (signal.SIGKILL, 20_500)])
 def test_an_audit_that_is_ended_in_the_middle_is_resumed(
+    spark: Any,
     both: tuple[str, str],
     topic: str,
     tmp_path: Path,
@@ -421,10 +434,10 @@ def test_an_audit_that_is_ended_in_the_middle_is_resumed(
     reached = verified_to(folder)
     assert 0 < reached < count if number == signal.SIGKILL else reached == 500
     print(f"{reached} offsets were verified")
-    done = run("audit", config, *words, "--resume", "--json")
+    done = run(spark, "audit", config, *words, "--resume", "--json")
     found = json.loads(done.stdout)
-    assert (done.returncode, found["state"]) == (1, "different")
-    assert [each["sourceOffset"] for each in found["findings"]] == list(lost)
+    assert (done.exit_code, found["state"]) == (1, "different")
+    assert [finding["sourceOffset"] for finding in found["findings"]] == list(lost)
     assert found["totals"]["compared"] == count - len(lost)
     assert found["partitions"][0]["verifiedFrom"] == 0
 
@@ -433,8 +446,8 @@ def test_what_cannot_be_compared_is_one_line(
     both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     config = configuration(tmp_path, both, zookeeper)
-    done = run("audit", str(config), "--topic", "none")
-    assert (done.returncode, done.stdout) == (2, "")
+    done = here.run("audit", config, "--topic", "none")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "none at a: there is no such topic\n"
 
 
@@ -442,8 +455,8 @@ def test_a_jvm_that_is_killed_is_one_line(
     both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     config, log = configuration(tmp_path, both, zookeeper), tmp_path / "audit.log"
-    for each in both:
-        produce(each, topic, [record(n) for n in range(3_000)])
+    for address in both:
+        produce(address, topic, [record(n) for n in range(3_000)])
     commit_position(both[1], topic, 3_000)
     slow = ("--master", "local[1]", "--rate", "1000")
     process = spawn_ureplicator("audit", config, "--topic", topic, *slow, log=log)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ureplicator_testkit.fleet.auditors import start_auditor
-from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.fleet.real_fleet import FORTH_QUERY, Fleet
 from ureplicator_testkit.records.topics import (
     NewRecord,
     create_topic,
@@ -30,14 +30,23 @@ AUDITED_S = 90.0
 FOLLOWED_S = 120.0
 
 
-@pytest.fixture
-def fleet_options() -> dict[str, Any]:
-    return {"route": {"audit": {"continuous": True}}}
+@pytest.fixture(scope="module")
+def following_fleet(
+    new_fleet: Callable[..., Fleet], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """One for all tests."""
+    folder, route = tmp_path_factory.mktemp("followed"), {"audit": {"continuous": True}}
+    with new_fleet(name="followed", folder=folder, route=route) as fleet:
+        yield fleet.start()
 
 
 @pytest.fixture
-def following_fleet(whole_fleet: Fleet) -> Fleet:
-    return whole_fleet.start()
+def topic(following_fleet: Fleet, source_cluster: KafkaCluster, unique_name: str) -> Iterator[str]:
+    """A topic that is copied during the test."""
+    create_topic(source_cluster.bootstrap, unique_name, partitions=PARTITIONS)
+    following_fleet.whitelist(unique_name)
+    yield unique_name
+    following_fleet.rest("DELETE", f"/topics/{unique_name}?{FORTH_QUERY}")
 
 
 @pytest.fixture
@@ -71,7 +80,7 @@ def history_of_audits(fleet: Fleet) -> Any:
 def wait_copied(fleet: Fleet, topic: str, position: int) -> None:
     def copied() -> bool:
         shown = fleet.rest("GET", f"/positions/{topic}")["partitions"]
-        return all((each["position"] or 0) >= position for each in shown)
+        return all((partition["position"] or 0) >= position for partition in shown)
 
     eventually(copied, 60, f"{topic} is copied up to {position}")
 
@@ -95,9 +104,7 @@ def test_requested_audits_and_one_behind_the_copy(
     target_cluster: KafkaCluster,
     topic: str,
 ) -> None:
-    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
     fill(source_cluster, topic, 0, 500)
-    following_fleet.whitelist(topic)
     wait_copied(following_fleet, topic, 500)
 
     last = requested(following_fleet, topic)
@@ -106,7 +113,7 @@ def test_requested_audits_and_one_behind_the_copy(
     assert (shown["state"], shown["requested"], shown["running"]) == ("verified", None, None)
     assert json.loads(Path(last["report"]).read_text())["state"] == "equal"
     assert last["id"] in eventually(
-        lambda: {each["request"] for each in history_of_audits(following_fleet)},
+        lambda: {event["request"] for event in history_of_audits(following_fleet)},
         AUDITED_S,
         "the leader has noted the audit",
     )
@@ -115,7 +122,7 @@ def test_requested_audits_and_one_behind_the_copy(
     began_s = time.monotonic()
     wait_copied(following_fleet, topic, 800)
     eventually(
-        lambda: [each["to"] for each in audit_of(following_fleet, topic)["verified"]] == [800, 800],
+        lambda: [part["to"] for part in audit_of(following_fleet, topic)["verified"]] == [800, 800],
         FOLLOWED_S,
         "the new records are verified",
     )
@@ -131,23 +138,20 @@ def test_requested_audits_and_one_behind_the_copy(
     shown = audit_of(following_fleet, topic)
     assert last["differences"] == {"foreign": 1}, shown
     assert shown["state"] == "differences found"
-    assert {each["partition"] for each in shown["findings"]} == {0}
+    assert {finding["partition"] for finding in shown["findings"]} == {0}
     assert history_of_audits(following_fleet)
 
 
 def test_the_jvm_ends_when_idle_and_the_next_audit_starts_one(
-    whole_fleet: Fleet, source_cluster: KafkaCluster, topic: str, tmp_path: Path
+    following_fleet: Fleet, source_cluster: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
-    whole_fleet.start()
-    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
     fill(source_cluster, topic, 0, 200)
-    whole_fleet.whitelist(topic)
-    wait_copied(whole_fleet, topic, 200)
-    process = start_auditor(whole_fleet, "a1", tmp_path, "audit.idle_spark_s=5")
+    wait_copied(following_fleet, topic, 200)
+    process = start_auditor(following_fleet, "a1", tmp_path, "audit.idle_spark_s=5")
     try:
         for _ in range(2):
             eventually(lambda: not jvms_of(process), AUDITED_S, "the JVM has ended")
-            last = requested(whole_fleet, topic)
+            last = requested(following_fleet, topic)
             assert (last["outcome"], last["records"], last["differences"]) == ("done", 400, {})
             assert jvms_of(process)
         assert process.terminate(30) == 0, process.log_tail()
@@ -171,10 +175,8 @@ def test_the_request_of_a_killed_auditor_is_taken_over(
     topic: str,
     tmp_path: Path,
 ) -> None:
-    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
     large = [NewRecord(b"v" * 2_000, b"k", number) for number in range(PARTITIONS)] * 1_000
     produce(source_cluster.bootstrap, topic, large)
-    following_fleet.whitelist(topic)
     wait_copied(following_fleet, topic, 1_000)
     first = start_auditor(following_fleet, "a1", tmp_path)
     try:
@@ -217,9 +219,7 @@ def wait_running(fleet: Fleet, topic: str, auditor: str) -> None:
 def test_an_audit_from_a_terminal_is_recorded(
     following_fleet: Fleet, source_cluster: KafkaCluster, topic: str
 ) -> None:
-    create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
     fill(source_cluster, topic, 0, 200)
-    following_fleet.whitelist(topic)
     wait_copied(following_fleet, topic, 200)
     config = following_fleet.config_of("c1")
     command = [sys.executable, "-m", "ureplicator_cli.main", "audit", str(config), "--topic", topic]

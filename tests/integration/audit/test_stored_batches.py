@@ -94,7 +94,7 @@ def test_an_altered_batch_ends_what_is_equal(
 ) -> None:
     batches = contents()
     send(source_cluster, topics, batches, codec=codec)
-    altered = [list(each) for each in batches]
+    altered = [list(batch) for batch in batches]
     changed = bytearray(altered[40][7])
     changed[-1] ^= 1
     altered[40][7] = bytes(changed)
@@ -123,7 +123,9 @@ def test_every_batch_is_read_once_in_order(
     send(source_cluster, topics, contents())
     client = open_client("a", {"bootstrap.servers": source_cluster.bootstrap})
     log = StoredBatches(client, topics, verify_every=verify_every)
-    found = [(each.first, each.next, each.form is None) for each in log.batches(0, 3 * SIZE + 5)]
+    found = [
+        (batch.first, batch.next, batch.form is None) for batch in log.batches(0, 3 * SIZE + 5)
+    ]
     assert found == [(n * SIZE, (n + 1) * SIZE, False) for n in range(3, BATCHES)]
     with pytest.raises(ClusterUnavailable, match="OFFSET_OUT_OF_RANGE"):
         list(log.batches(0, 1 << 40))

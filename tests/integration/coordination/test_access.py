@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from ureplicator_common.coordination import Create, Delete, Set, Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 

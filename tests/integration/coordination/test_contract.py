@@ -127,7 +127,7 @@ def test_a_tree_cache_of_a_thousand_nodes_loads_quickly_and_follows(
     client = ensemble.client()
     for number in range(10):
         client.ensure(f"/big/{number}")
-        client.transact([Create(f"/big/{number}/{each}", b"x" * 200) for each in range(100)])
+        client.transact([Create(f"/big/{number}/{child}", b"x" * 200) for child in range(100)])
     began = time.monotonic()
     cache = client.tree_cache("/big", lambda: None)
     eventually(lambda: shows(cache, lambda found: len(found) == 1011), DEADLINE_S, "it loads")

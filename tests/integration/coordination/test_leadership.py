@@ -22,16 +22,11 @@ from ureplicator_common.znode_contents import (
     LiveWorker,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
-    Paths,
-    decode_assignment,
-    decode_controller,
-    decode_intent,
-    decode_route,
-    encode_current,
-    encode_intent,
-    encode_live_worker,
-)
+from ureplicator_common.znodes.fleet import decode_controller
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_route
+from ureplicator_common.znodes.topics import decode_intent, encode_intent
+from ureplicator_common.znodes.workers import decode_assignment, encode_current, encode_live_worker
 from ureplicator_testkit.servers.ports import port_is_free
 from ureplicator_testkit.servers.processes import (
     Process,
@@ -120,7 +115,9 @@ def stage(zookeeper: ZooKeeperServer, fleet: str, tmp_path: Path) -> Iterator[St
     stage.close()
 
 
-def test_controller_leads_serves_and_stops_cleanly(stage: Stage, fleet: str) -> None:
+def test_controller_leads_serves_and_stops_cleanly_and_another_leads_at_once(
+    stage: Stage, fleet: str
+) -> None:
     one = stage.controller("one")
     stage.until_led_by("one")
     wait_for_http(f"{stage.url('one')}/ready", START_S, process=one)
@@ -130,39 +127,40 @@ def test_controller_leads_serves_and_stops_cleanly(stage: Stage, fleet: str) -> 
     route = eventually(lambda: stage.hand.get(stage.paths.route(ROUTE)), 5, "the route is there")
     assert route is not None
     assert decode_route(route.data) == RouteSettings(prefix="copy-")
-    assert one.terminate(30) == 0
-    assert stage.leader() == ""
-    assert stage.hand.children(stage.paths.controllers) == []
-    one.assert_tree_gone()
-    assert port_is_free(live.port)
-
-
-def test_another_leads_at_once_when_the_leader_is_stopped(stage: Stage) -> None:
-    one = stage.controller("one")
-    stage.until_led_by("one")
-    stage.controller("two")
+    two = stage.controller("two")
     stage.live("two")
     one.send(signal.SIGTERM)
     stage.until_led_by("two", within_s=1.0)
     assert one.wait(30) == 0
+    one.assert_tree_gone()
+    assert port_is_free(live.port)
+    assert two.terminate(30) == 0
+    assert stage.leader() == ""
+    assert stage.hand.children(stage.paths.controllers) == []
 
 
 def test_killed_leader_is_replaced_and_leaves_no_port_taken(stage: Stage) -> None:
+    """Started again under its id, a killed one waits for the end of its own former session."""
     one = stage.controller("one")
     stage.until_led_by("one")
     port = stage.live("one").port
     wait_for_http(f"{stage.url('one')}/health", START_S, process=one)
-    stage.controller("two")
+    two = stage.controller("two")
     stage.live("two")
     one.send(signal.SIGKILL)
     stage.until_led_by("two", within_s=FAILOVER_S)
     assert stage.epoch() == 2
     one.assert_tree_gone(15)
     assert port_is_free(port)
+    two.kill_tree()
+    stage.controller("two")
+    eventually(lambda: stage.epoch() == 3, FAILOVER_S, "the new process leads")
+    stage.until_led_by("two")
 
 
 def test_thawed_leader_writes_nothing_and_follows(stage: Stage) -> None:
-    """It finds a successor's leader node of the version that it remembers."""
+    """It finds a successor's leader node of the version that it remembers. Another process under the
+    leader's id waits one session timeout, and exits."""
     one = stage.controller("one")
     stage.until_led_by("one")
     stage.controller("two")
@@ -187,6 +185,10 @@ def test_thawed_leader_writes_nothing_and_follows(stage: Stage) -> None:
     assert after.stat == before.stat
     assert (stage.leader(), stage.epoch()) == ("two", 2)
     worker.client.close()
+    twin = stage.controller("two")
+    assert twin.wait(30) == 1
+    assert "another live controller has the id two" in twin.log_text().splitlines()[-1]
+    assert stage.leader() == "two"
 
 
 class Worker:
@@ -225,7 +227,7 @@ class Worker:
 
 
 def test_partitions_move_only_after_their_release(stage: Stage) -> None:
-    stage.controller("one")
+    one = stage.controller("one")
     stage.until_led_by("one")
     a = Worker(stage, "a")
     stage.hand.transact(
@@ -248,10 +250,11 @@ def test_partitions_move_only_after_their_release(stage: Stage) -> None:
     a.client.close()
     b.until_assigned(4)
     b.client.close()
+    assert_rest_child_is_started_again(stage, one)
 
 
-def test_rest_child_that_dies_is_started_again_on_the_same_address(stage: Stage) -> None:
-    one = stage.controller("one")
+def assert_rest_child_is_started_again(stage: Stage, one: Process) -> None:
+    """On the same address, when it dies."""
     url = f"{stage.url('one')}/health"
     wait_for_http(url, START_S, process=one)
     for child in psutil.Process(one.pid).children(recursive=True):
@@ -270,24 +273,6 @@ def test_taken_port_is_one_clear_line(stage: Stage) -> None:
             assert len(lines) == 1
             assert f"127.0.0.1:{port}" in lines[0]
             assert "Traceback" not in process.log_text()
-
-
-def test_taken_id_waits_one_session_timeout_and_exits(stage: Stage) -> None:
-    stage.controller("one")
-    stage.until_led_by("one")
-    twin = stage.controller("one")
-    assert twin.wait(30) == 1
-    assert "another live controller has the id one" in twin.log_text().splitlines()[-1]
-    assert stage.leader() == "one"
-
-
-def test_restart_after_sigkill_waits_for_its_own_former_session(stage: Stage) -> None:
-    first = stage.controller("one")
-    stage.until_led_by("one")
-    first.kill_tree()
-    stage.controller("one")
-    eventually(lambda: stage.epoch() == 2, FAILOVER_S, "the new process leads")
-    stage.until_led_by("one")
 
 
 def test_controller_starts_without_zookeeper_and_reports_it(stage: Stage) -> None:

@@ -20,7 +20,7 @@ from ureplicator_common.coordination import Create, Set, Unavailable
 from ureplicator_common.coordination.buffered_sockets import TlsSocket
 from ureplicator_common.coordination.tls import new_context
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.znodes import decode_controller
+from ureplicator_common.znodes.fleet import decode_controller
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.secured.certificates import Authority, Certificate
 from ureplicator_testkit.servers.processes import eventually, spawn_ureplicator, wait_for_http
@@ -111,8 +111,8 @@ def wait_refused(client: ZooKeeperCoordination, text: str) -> None:
 
 def test_requests_watches_and_large_answers(stage: Stage, new: NewClient) -> None:
     one, two = new(digest=USER), new(digest=USER)
-    for each in (one, two):
-        each.connect(CONNECT_S)
+    for client in (one, two):
+        client.connect(CONNECT_S)
     one.ensure("/tls/many")
     paths = [f"/tls/many/{number:03}" for number in range(300)]
     one.transact([Create(path, b"x" * 2_000) for path in paths])

@@ -9,15 +9,25 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported without __all__
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 from kazoo.client import KazooClient
 
+from ureplicator_common.kafka.client import open_client
+from ureplicator_common.kafka.transactions.probe_topic import probe_topic
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
+from ureplicator_worker.copier.ownership.target_check import CheckedTarget, KafkaTargetCheck
 
 pytestmark = pytest.mark.integration
 
@@ -79,7 +89,11 @@ def examined(
 
 
 def failures(found: list[dict[str, str]]) -> list[str]:
-    return [f"{each['subject']}: {each['reason']}" for each in found if each["level"] == "failure"]
+    return [
+        f"{finding['subject']}: {finding['reason']}"
+        for finding in found
+        if finding["level"] == "failure"
+    ]
 
 
 class UnusedCluster(KafkaCluster):
@@ -93,7 +107,51 @@ def test_a_cluster_that_nobody_has_used(config: dict[str, Any], tmp_path: Path) 
     with UnusedCluster(name="unused", heap_mb=256) as unused:
         config["clusters"]["east"] = {"bootstrap.servers": unused.bootstrap}
         found = examined(config, tmp_path, 0, timeout_s=DEADLINE_S)
-    assert not [each for each in found if each["level"] == "warning" and "right" in each["reason"]]
+    assert not [
+        finding
+        for finding in found
+        if finding["level"] == "warning" and "right" in finding["reason"]
+    ]
+
+
+def test_a_target_that_forgets_producers_too_early_for_exactly_once(
+    config: dict[str, Any], fleet: str, tmp_path: Path
+) -> None:
+    """Doctor and copiers refuse it, until its broker is told to remember them for longer."""
+    config["routes"][0]["delivery"] = "exactly_once"
+    short = {"producer.id.expiration.ms": "60000"}
+    with (
+        KafkaCluster(name="forgetful", heap_mb=256, properties=short) as east,
+        closing(open_client("east", {"bootstrap.servers": east.bootstrap})) as client,
+    ):
+        config["clusters"]["east"] = {"bootstrap.servers": east.bootstrap}
+
+        def checked() -> CheckedTarget:
+            return KafkaTargetCheck(
+                client,
+                topic=probe_topic(fleet),
+                new_id=lambda: f"{fleet}.{uuid4().hex}",
+                wall_s=time.time,
+            ).checked()
+
+        fault = (
+            "producer.id.expiration.ms = 60000, too short beside connections.max.idle.ms = 600000"
+        )
+        assert checked().refusal == f"target: exactly once is refused: {fault}"
+        found = examined(config, tmp_path, 1, timeout_s=DEADLINE_S)
+        assert failures(found) == [f"cluster east: exactly once: {fault}"]
+        set_of_broker(east, "producer.id.expiration.ms", "7200000")
+        eventually(lambda: checked() == CheckedTarget("", 3_600), DEADLINE_S, "it is accepted")
+        examined(config, tmp_path, 0, timeout_s=DEADLINE_S)
+        assert (probe_topic(fleet), 0) in client.view([probe_topic(fleet)]).leaders
+
+
+def set_of_broker(cluster: KafkaCluster, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = cluster.admin()
+    for future in admin.incremental_alter_configs([broker]).values():
+        future.result(timeout=30)
 
 
 def test_healthy_servers(
@@ -101,7 +159,11 @@ def test_healthy_servers(
 ) -> None:
     create_topic(source_cluster.bootstrap, topic, partitions=1)
     found = examined(config, tmp_path, 0)
-    reasons = [f"{each['subject']}: {each['reason']}" for each in found if each["level"] == "ok"]
+    reasons = [
+        f"{finding['subject']}: {finding['reason']}"
+        for finding in found
+        if finding["level"] == "ok"
+    ]
     for expected in (
         "cluster east: may create topics",
         "cluster east: may get producer ids",
@@ -111,7 +173,7 @@ def test_healthy_servers(
         f"ZooKeeper: /ureplicator/{config['fleet']} may be read and written",
     ):
         assert expected in reasons
-    assert not any("not known:" in each["reason"] for each in found)
+    assert not any("not known:" in finding["reason"] for finding in found)
 
 
 def test_nothing_is_left_behind(
@@ -139,9 +201,9 @@ def test_silent_servers_are_named_within_the_deadline(
     found = examined(config, tmp_path, 1)
     assert time.monotonic() - began_s < DEADLINE_S
     named = {
-        each["subject"]: each["level"]
-        for each in found
-        if silent in each["reason"] or another in each["reason"]
+        finding["subject"]: finding["level"]
+        for finding in found
+        if silent in finding["reason"] or another in finding["reason"]
     }
     assert named == {
         "ZooKeeper": "warning",

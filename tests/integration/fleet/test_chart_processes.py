@@ -45,7 +45,7 @@ class Pod:
     def __init__(self, name: str, container: Container, config: Path, folder: Path) -> None:
         self._container = container
         self._name = name
-        self.ports = {each["name"]: claim_port() for each in container["ports"]}
+        self.ports = {port["name"]: claim_port() for port in container["ports"]}
         words = {"/etc/ureplicator/config.yaml": str(config), "$(POD_NAME)": name}
         command = [words.get(word, word) for word in container["command"]]
         self.process = Process(
@@ -58,7 +58,11 @@ class Pod:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         own = {"POD_NAME": self._name, "PATH": path}
         own |= {f"UREPLICATOR_{role}__ADVERTISE": "127.0.0.1" for role in ROLES}
-        shown = {each["name"]: each["value"] for each in self._container["env"] if "value" in each}
+        shown = {
+            variable["name"]: variable["value"]
+            for variable in self._container["env"]
+            if "value" in variable
+        }
         ports = {f"UREPLICATOR_{role}__PORT": str(self.ports["http"].port)}
         if "metrics" in self.ports:
             ports["UREPLICATOR_CONTROLLER__METRICS_PORT"] = str(self.ports["metrics"].port)

@@ -6,16 +6,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from ureplicator_common.coordination import Create, Set
+from ureplicator_common.coordination import Set, create_or_set, version_of
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, decode_switches, encode_intent
+from ureplicator_common.znodes.fleet import decode_switches
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.api.serving.streams import EVENT_STREAM
 from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium
 from ureplicator_testkit.fleet.rest_server import Rest
@@ -30,10 +31,27 @@ INTENT = TopicIntent(2, 2, target_topic="orders")
 RECONNECTED_MS = 30_000
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def zookeeper() -> Iterator[ZooKeeperServer]:
+    """One that a test kills, and has back in order."""
     with ZooKeeperServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def rest(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+    rest = Rest(zookeeper.hosts, tmp_path_factory.mktemp("rest"))
+    try:
+        eventually(lambda: rest.status("/ready") == 200, 20, "REST is ready")
+        yield rest
+    finally:
+        rest.parent.kill_tree()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture
@@ -43,30 +61,19 @@ def client(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperCoordination]:
     client.connect(5)
     path = PATHS.topic(KEY)
     client.ensure(path.rpartition("/")[0])
-    client.transact([Create(path, encode_intent(INTENT))])
+    client.transact([create_or_set(path, encode_intent(INTENT), version_of(client.get(path)))])
     yield client
     client.close()
 
 
 @pytest.fixture
-def rest(
-    client: ZooKeeperCoordination, zookeeper: ZooKeeperServer, tmp_path: Path
-) -> Iterator[Rest]:
-    rest = Rest(zookeeper.hosts, tmp_path)
-    try:
-        eventually(lambda: rest.status("/ready") == 200, 20, "REST is ready")
-        yield rest
-    finally:
-        rest.parent.kill_tree()
-
-
-@pytest.fixture
-def page(rest: Rest) -> Iterator[Page]:
-    with chromium() as browser:
-        page = browser.new_page()
-        page.goto(rest.url)
-        expect(page.locator("#count-moving")).to_have_text("2", timeout=10_000)
-        yield page
+def page(client: ZooKeeperCoordination, rest: Rest, browser: Browser) -> Iterator[Page]:
+    """It shows the topic."""
+    page = browser.new_page()
+    page.goto(rest.url)
+    expect(page.locator("#count-moving")).to_have_text("2", timeout=10_000)
+    yield page
+    page.close()
 
 
 def test_changes_in_zookeeper_are_shown_and_clicks_written(
@@ -104,8 +111,8 @@ def test_a_stream_tells_of_a_change_and_of_nothing_else(
     """Each event has the number of the last change."""
     with rest.opened("/events", {"Accept": EVENT_STREAM}) as response:
         lines = response.iter_lines()
-        changes = (json.loads(each[6:])["change"] for each in lines if each[:6] == b"data: ")
+        changes = (json.loads(line[6:])["change"] for line in lines if line[:6] == b"data: ")
         at_rest = next(one for one, other in pairwise(changes) if one == other)
         paused = encode_intent(replace(INTENT, state=TopicState.PAUSED))
         client.transact([Set(PATHS.topic(KEY), paused, -1)])
-        assert next(each for each in changes if each != at_rest) == at_rest + 1
+        assert next(change for change in changes if change != at_rest) == at_rest + 1

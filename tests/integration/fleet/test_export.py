@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ import requests
 
 from ureplicator_common.coordination import Coordination, Delete
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_testkit.control.command import run
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import compare_logs, offsets, produce, sample_records
 from ureplicator_testkit.servers.clusters import KafkaCluster
@@ -22,21 +25,27 @@ from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 RECORDS = 400
 
 
-@pytest.fixture
-def running(whole_fleet: Fleet) -> Fleet:
-    return whole_fleet.start()
+@pytest.fixture(scope="module")
+def running(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """The first tests leave it without topics, the last one stops it."""
+    return make_fleet(f"exported-{uuid.uuid4().hex[:8]}").start()
 
 
 def ureplicator(fleet: Fleet, *words: str | Path) -> str:
     """Output of an operator's command, which must succeed."""
-    done = subprocess.run(  # noqa: S603
+    done = run(*words, url=fleet.url())
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def in_a_shell(fleet: Fleet, *words: str | Path) -> str:
+    """Output of a command in a process of its own."""
+    return subprocess.run(  # noqa: S603
         [Path(sys.executable).with_name("ureplicator"), *words, "--url", fleet.url()],
         capture_output=True,
         text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+        check=True,
+    ).stdout
 
 
 def wipe(zookeeper: ZooKeeperServer, fleet: str) -> None:
@@ -53,6 +62,66 @@ def _remove(client: Coordination, path: str) -> None:
     for name in client.children(path):
         _remove(client, f"{path}/{name}")
     client.transact([Delete(path)])
+
+
+def wait_no_topics(fleet: Fleet) -> None:
+    eventually(lambda: fleet.rest("GET", "/topics") == {"topics": []}, 30, "the topic is gone")
+
+
+def test_a_fleet_becomes_what_a_file_says(
+    running: Fleet, source_topic: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "fleet.yaml"
+    head = f"version: 1\nfleet: {running.name}\ntopics:\n  source.target:\n"
+    file.write_text(f"{head}    {source_topic}: {{partitions: 2}}\n")
+    dry = in_a_shell(running, "apply", file, "--dry-run")
+    assert "1 created (dry run" in dry
+    assert running.rest("GET", "/topics") == {"topics": []}
+    done = ureplicator(running, "apply", file)
+    assert done.splitlines()[0] == dry.splitlines()[0]
+    running.wait_online(source_topic, 2)
+
+    file.write_text(f"{head}    {source_topic}: {{partitions: 4}}\n")
+    assert "partitions: 2 -> 4" in ureplicator(running, "apply", file)
+    running.wait_online(source_topic, 4)
+    assert ureplicator(running, "apply", file, "--prune") == "1 unchanged\n"
+    paused = ("topics", "list", "--state", "paused", "--match", f"{source_topic[:3]}*")
+    ureplicator(running, "topics", "pause", source_topic)
+    assert ureplicator(running, *paused) == f"{source_topic}\n"
+
+    file.write_text(f"{head}    {{}}\n")
+    assert ureplicator(running, "apply", file) == "no items\n"
+    assert "1 deleted" in ureplicator(running, "apply", file, "--prune")
+    wait_no_topics(running)
+
+
+def test_a_request_is_followed_through_history_and_logs(running: Fleet, source_topic: str) -> None:
+    response = requests.post(
+        f"{running.url()}/topics/{source_topic}",
+        headers={"X-Request-Id": "change-17"},
+        timeout=20,
+    )
+    request = response.headers["X-Request-Id"]
+    running.wait_online(source_topic, 4)
+
+    def moves() -> list[dict[str, object]]:
+        found = running.rest("GET", "/history?request=change-17&kind=move")["history"]
+        return list(found) if all(event["tookMs"] is not None for event in found) else []
+
+    events = eventually(moves, 20, "the moves have ended, and the history knows how long they took")
+    assert len(events) == 4
+    assert {event["request"] for event in events} == {request}
+    controller, worker = running.log_of("c1"), running.log_of("w1")
+    assert (
+        f"POST /topics/{source_topic} by anyone from 127.0.0.1: 201 (request {request})"
+        in controller
+    )
+    for event in events:
+        (line,) = [one for one in controller.splitlines() if f"move {event['event']}:" in one]
+        assert f"(request {request})" in line
+        assert f"{event['event']}: ONLINE" in worker
+    running.rest("DELETE", f"/topics/{source_topic}")
+    wait_no_topics(running)
 
 
 def test_a_wiped_fleet_goes_on_at_its_positions(
@@ -82,7 +151,7 @@ def test_a_wiped_fleet_goes_on_at_its_positions(
         ureplicator(running, "export", export)
         return "hadPosition: 0-3" in export.read_text()
 
-    eventually(exported, 30, "all positions are noted")
+    eventually(exported, 30, "all positions are noted", poll_s=0.5)
     running.stop()
     wipe(zookeeper, running.name)
     produce(source, source_topic, sample_records(RECORDS, partitions=4, seed=2))
@@ -96,57 +165,3 @@ def test_a_wiped_fleet_goes_on_at_its_positions(
     running.wait_online(source_topic, 4)
     running.stop()
     compare_logs(source, target, source_topic).assert_clean()
-
-
-def test_a_fleet_becomes_what_a_file_says(
-    running: Fleet, source_topic: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "fleet.yaml"
-    head = f"version: 1\nfleet: {running.name}\ntopics:\n  source.target:\n"
-    file.write_text(f"{head}    {source_topic}: {{partitions: 2}}\n")
-    dry = ureplicator(running, "apply", file, "--dry-run")
-    assert "1 created (dry run" in dry
-    assert running.rest("GET", "/topics") == {"topics": []}
-    done = ureplicator(running, "apply", file)
-    assert done.splitlines()[0] == dry.splitlines()[0]
-    running.wait_online(source_topic, 2)
-
-    file.write_text(f"{head}    {source_topic}: {{partitions: 4}}\n")
-    assert "partitions: 2 -> 4" in ureplicator(running, "apply", file)
-    running.wait_online(source_topic, 4)
-    assert ureplicator(running, "apply", file, "--prune") == "1 unchanged\n"
-    paused = ("topics", "list", "--state", "paused", "--match", f"{source_topic[:3]}*")
-    ureplicator(running, "topics", "pause", source_topic)
-    assert ureplicator(running, *paused) == f"{source_topic}\n"
-
-    file.write_text(f"{head}    {{}}\n")
-    assert ureplicator(running, "apply", file) == "no items\n"
-    assert "1 deleted" in ureplicator(running, "apply", file, "--prune")
-    eventually(lambda: running.rest("GET", "/topics") == {"topics": []}, 30, "the topic is gone")
-
-
-def test_a_request_is_followed_through_history_and_logs(running: Fleet, source_topic: str) -> None:
-    response = requests.post(
-        f"{running.url()}/topics/{source_topic}",
-        headers={"X-Request-Id": "change-17"},
-        timeout=20,
-    )
-    request = response.headers["X-Request-Id"]
-    running.wait_online(source_topic, 4)
-
-    def moves() -> list[dict[str, object]]:
-        found = running.rest("GET", "/history?request=change-17&kind=move")["history"]
-        return list(found) if all(each["tookMs"] is not None for each in found) else []
-
-    events = eventually(moves, 20, "the moves have ended, and the history knows how long they took")
-    assert len(events) == 4
-    assert {each["request"] for each in events} == {request}
-    controller, worker = running.log_of("c1"), running.log_of("w1")
-    assert (
-        f"POST /topics/{source_topic} by anyone from 127.0.0.1: 201 (request {request})"
-        in controller
-    )
-    for each in events:
-        (line,) = [one for one in controller.splitlines() if f"move {each['event']}:" in one]
-        assert f"(request {request})" in line
-        assert f"{each['event']}: ONLINE" in worker

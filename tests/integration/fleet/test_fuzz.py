@@ -9,8 +9,9 @@ servers are real, and each call is to get a response that its schema declares, a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, encode_intent, encode_route
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.fuzzing import CHECKS, put_in, same_inputs
 from ureplicator_testkit.records.topics import create_topic
@@ -39,11 +42,17 @@ TIMEOUT_S = 30
 
 
 @pytest.fixture
-def strayed(whole_fleet: Fleet) -> Fleet:
+def strayed(new_fleet: Callable[..., Fleet], fleet: str, tmp_path: Path) -> Iterator[Fleet]:
     """A controller without workers; the tree has a topic of a route that nobody configured."""
-    whole_fleet.start(workers=0)
-    paths = Paths(whole_fleet.name)
-    coordination = ZooKeeperCoordination(hosts=whole_fleet.zookeeper, session_timeout_s=TIMEOUT_S)
+    with new_fleet(name=fleet, folder=tmp_path) as whole:
+        whole.start(workers=0)
+        add_stray(whole)
+        yield whole  # hypothesis bears no threads that use random
+
+
+def add_stray(fleet: Fleet) -> None:
+    paths = Paths(fleet.name)
+    coordination = ZooKeeperCoordination(hosts=fleet.zookeeper, session_timeout_s=TIMEOUT_S)
     with closing(coordination):
         coordination.connect(TIMEOUT_S)
         for path, data in (
@@ -52,7 +61,6 @@ def strayed(whole_fleet: Fleet) -> Fleet:
         ):
             coordination.ensure(path.rpartition("/")[0])
             coordination.transact([Create(path, data)])
-    return whole_fleet  # hypothesis bears no threads that use random
 
 
 @pytest.mark.timeout(1_800)

@@ -3,17 +3,17 @@
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from ureplicator_common.coordination import Create
+from ureplicator_common.coordination import create_or_set, version_of
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, encode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.api.rest_process import WsgiConfig
 from ureplicator_testkit.fleet.rest_server import Rest
 from ureplicator_testkit.servers.ports import port_is_free
@@ -27,15 +27,17 @@ PATHS = Paths("rest")
 KEY = TopicKey(Route("a", "b"), "orders")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def zookeeper() -> Iterator[ZooKeeperServer]:
+    """One that tests freeze and kill; each has it back in order."""
     with ZooKeeperServer() as server:
         yield server
 
 
-@pytest.fixture
-def rest(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Rest]:
-    rest = Rest(zookeeper.hosts, tmp_path)
+@pytest.fixture(scope="module")
+def rest(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
+    """The last test ends it."""
+    rest = Rest(zookeeper.hosts, tmp_path_factory.mktemp("rest"))
     eventually(lambda: rest.status("/ready") == 200, 20, "REST is ready")
     yield rest
     rest.parent.kill_tree()
@@ -63,7 +65,8 @@ def intend(zookeeper: ZooKeeperServer) -> None:
     client.connect(5)
     path = PATHS.topic(KEY)
     client.ensure(path.rpartition("/")[0])
-    client.transact([Create(path, encode_intent(TopicIntent(2, 2, target_topic=KEY.topic)))])
+    intent = encode_intent(TopicIntent(2, 2, target_topic=KEY.topic))
+    client.transact([create_or_set(path, intent, version_of(client.get(path)))])
     client.close()
 
 
@@ -71,30 +74,39 @@ def shown(rest: Rest) -> Any:
     return rest.request("GET", "/topics").json()["topics"]
 
 
+def state(rest: Rest) -> str:
+    """Of the topic; "" if it is not known."""
+    found: dict[str, str] = rest.request("GET", "/topics/orders").json()
+    return found.get("state", "")
+
+
 def test_one_reads_what_one_wrote(zookeeper: ZooKeeperServer, rest: Rest) -> None:
     intend(zookeeper)
-    eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
+    eventually(lambda: state(rest) == "active", 2, "the topic is shown")
+    assert shown(rest) == ["orders"]
     assert rest.request("DELETE", "/topics/orders").status_code == 200
-    assert rest.request("GET", "/topics/orders").json()["state"] == "deleting"
+    assert state(rest) == "deleting"
 
 
 def test_pages_of_other_sites_neither_read_nor_write(
     zookeeper: ZooKeeperServer, rest: Rest
 ) -> None:
     intend(zookeeper)
-    eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
+    eventually(lambda: state(rest) == "active", 2, "the topic is shown")
+    assert shown(rest) == ["orders"]
     rebound = {"Host": f"elsewhere.example:{rest.port}"}
     assert rest.request("GET", "/export", headers=rebound).status_code == 403
     for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.example"}):
         assert rest.request("DELETE", "/topics/orders", headers=headers).status_code == 403
-    assert rest.request("GET", "/topics/orders").json()["state"] == "active"
+    assert state(rest) == "active"
 
 
 def test_without_a_target_a_topic_is_shown_all_the_same(
     zookeeper: ZooKeeperServer, rest: Rest
 ) -> None:
     intend(zookeeper)
-    eventually(lambda: shown(rest) == ["orders"], 2, "the topic is shown")
+    eventually(lambda: state(rest) == "active", 2, "the topic is shown")
+    assert shown(rest) == ["orders"]
     response, took_s = timed(rest, "GET", "/topics/orders")
     assert response.status_code == 200
     assert response.json()["positions"] is None

@@ -96,7 +96,7 @@ def test_the_next_leader_goes_on_and_removes_what_the_last_one_added(
 def reported(fleet: Fleet) -> list[str]:
     """Kinds whose last pass has found the topic and nothing to change."""
     (route,) = fleet.rest("GET", "/routes")["routes"].values()
-    return [each["kind"] for each in route["syncs"] if each["states"] == {"equal": 1}]
+    return [sync["kind"] for sync in route["syncs"] if sync["states"] == {"equal": 1}]
 
 
 def wait(reached: Callable[[], bool], what: str) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Set
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ureplicator_common.heartbeats import heartbeat_topic
+from ureplicator_common.model import Route
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import (
     QUIET,
@@ -31,6 +34,8 @@ from ureplicator_testkit.servers.processes import eventually
 NOTICED_S = 10.0
 """The promised time; the copy itself may take longer on a busy machine."""
 COPIED_S = 20.0
+ARRIVED_S = 40.0
+THERE, BACK = Route("source", "target"), Route("target", "source")
 GRACE_S = 10.0
 MINE = f"life-{uuid.uuid4().hex[:8]}"
 
@@ -59,7 +64,7 @@ class World:
         eventually(lambda: reason in self.shown(topic)["stopped"], NOTICED_S, f"{topic} is stopped")
         assert time.monotonic() - since_s < NOTICED_S
         eventually(lambda: not self.shown(topic)["externalView"], COPIED_S, f"{topic} is released")
-        assert all(reason in each["reason"] for each in self.shown(topic)["mismatches"])
+        assert all(reason in mismatch["reason"] for mismatch in self.shown(topic)["mismatches"])
 
     def wait_values(self, topic: str, values: list[bytes], cluster: KafkaCluster) -> None:
         """All records of partition 0, in order."""
@@ -111,7 +116,9 @@ def world(
 ) -> Iterator[World]:
     create_topic(source_cluster.bootstrap, f"{MINE}-auto-old", partitions=1)
     fill(source_cluster, f"{MINE}-auto-old", b"history")
-    auto = {"enabled": True, "include": [f"(s[.])?{MINE}-auto-.*"], "exclude": [".*-not"]}
+    named = [f"(s[.])?{MINE}-auto-.*", f".*{MINE}.*-heartbeats"]
+    auto = {"enabled": True, "include": named, "exclude": [".*-not"]}
+    heartbeats = {"enabled": True, "interval_s": 0.5}
     fleet = make_fleet(
         MINE,
         routes=[
@@ -121,18 +128,21 @@ def world(
                 "start": "latest",
                 "naming": {"prefix": "s.", "rename": {f"{MINE}-named": f"{MINE}-other"}},
                 "auto_whitelist": auto,
+                "heartbeats": heartbeats,
+                "delivery": "exactly_once",
             },
             {
                 "source": "target",
                 "target": "source",
                 "naming": {"prefix": "t."},
                 "auto_whitelist": auto,
+                "heartbeats": heartbeats,
                 "on_source_deletion": "delete",
                 "source_deletion_grace_s": GRACE_S,
             },
         ],
     )
-    fleet.start(workers=2)
+    fleet.start()
     yield World(fleet, source_cluster, target_cluster)
     fleet.stop()
 
@@ -186,6 +196,28 @@ def test_a_target_topic_is_deleted_after_its_source_topic(world: World) -> None:
     create_topic(world.target.bootstrap, topic, partitions=1)
     fill(world.target, topic, b"anew")
     world.wait_values(copy, [b"anew"], world.source)
+
+
+def test_heartbeats_arrive_both_ways_and_are_not_copied_back(world: World) -> None:
+    """Though their names are among those that are whitelisted."""
+    for route in (THERE, BACK):
+        eventually(partial(is_on_time, world.fleet, route), ARRIVED_S, f"{route} is on time")
+    assert heartbeats(world.fleet, THERE)["error"] == ""
+    for route in (THERE, BACK):
+        topics = world.fleet.rest("GET", f"/topics?src={route.source}&dst={route.target}")["topics"]
+        found = [topic for topic in topics if topic.endswith("-heartbeats")]
+        assert found == [heartbeat_topic(fleet=MINE, route=route)]
+
+
+def heartbeats(fleet: Fleet, route: Route) -> Any:
+    """Their sync, as REST shows it."""
+    syncs = fleet.rest("GET", "/routes")["routes"][str(route)]["syncs"]
+    return next(sync for sync in syncs if sync["kind"] == "heartbeats")
+
+
+def is_on_time(fleet: Fleet, route: Route) -> bool:
+    sync = heartbeats(fleet, route)
+    return sync["states"] == {"on time": 1} and sync["age"] is not None and sync["age"] < 10
 
 
 def names(cluster: KafkaCluster) -> Set[str]:

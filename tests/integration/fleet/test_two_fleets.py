@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ MakeFleet = Callable[..., Fleet]
 pytestmark = pytest.mark.integration
 
 COPIED_S = 30
-WITHDRAWN_S = UNUSED_S + 2 * INTERVAL_S + 10
+WITHDRAWN_S = 2 * INTERVAL_S + 10
 FORTH = {"source": "source", "target": "target", "claim_targets": True}
 BACK = {
     "source": "target",
@@ -39,12 +40,12 @@ Pair = tuple[Fleet, Fleet]
 @pytest.fixture(scope="module")
 def fleets(make_fleet: MakeFleet, source_cluster: KafkaCluster) -> Iterator[Pair]:
     """East whitelists by hand, west all topics of the tests by itself, and has a route back, too."""
-    east = make_fleet("claims-east", routes=(FORTH,)).start()
     auto = {"auto_whitelist": {"enabled": True, "include": ["claimed-auto.*"]}}
-    west = make_fleet("claims-west", routes=({**FORTH, **auto}, BACK)).start()
-    yield east, west
-    for each in (east, west):
-        each.stop()
+    east = make_fleet("claims-east", routes=(FORTH,)).launch()
+    west = make_fleet("claims-west", routes=({**FORTH, **auto}, BACK)).launch()
+    yield east.wait_started(), west.wait_started()
+    for fleet in (east, west):
+        fleet.stop()
 
 
 def refused(fleet: Fleet, topic: str, way: str = "?src=source&dst=target") -> str:
@@ -60,6 +61,14 @@ def fill(cluster: KafkaCluster, topic: str) -> None:
     produce(cluster.bootstrap, topic, records)
 
 
+def make_old(cluster: KafkaCluster, topic: str) -> None:
+    """A claim is only withdrawn at an age at which no intent is on its way any more."""
+    with closing(KafkaClaimLog(ClusterClient(cluster.bootstrap))) as log:
+        claim = log.read().of("claims-east", topic)
+        assert claim is not None
+        log.write(replace(claim, since_ms=claim.since_ms - int(UNUSED_S * 1_000)))
+
+
 def test_topic_of_one_fleet_is_refused_to_the_other_until_it_is_deleted(
     fleets: Pair, source_cluster: KafkaCluster, target_cluster: KafkaCluster, unique_name: str
 ) -> None:
@@ -69,6 +78,7 @@ def test_topic_of_one_fleet_is_refused_to_the_other_until_it_is_deleted(
     expected = f"already the target of fleet claims-east (source.target/{unique_name})"
     assert expected in refused(west, unique_name)
     eventually(partial(is_copied, source_cluster, target_cluster, unique_name), COPIED_S, "copied")
+    make_old(target_cluster, unique_name)
     east.rest("DELETE", f"/topics/{unique_name}?src=source&dst=target")
 
     def is_free() -> bool:
@@ -144,7 +154,7 @@ def test_moved_topic_is_copied_on_without_loss_or_repeat(
 
 def move(fleets: Pair, topic: str) -> Result:
     """East gives the topic to west."""
-    giver, taker = (each.url() for each in fleets)
+    giver, taker = (fleet.url() for fleet in fleets)
     route = ("--src", "source", "--dst", "target")
     return run("topics", "move", topic, "--url", giver, "--to-fleet", taker, *route)
 
@@ -158,12 +168,12 @@ def keep_filling(cluster: KafkaCluster, topic: str) -> None:
 
 def whitelisted_by(fleets: Pair, topic: str) -> list[str]:
     path = f"/topics/{topic}?src=source&dst=target"
-    return [each.name for each in fleets if each.call("GET", path).status_code == 200]
+    return [fleet.name for fleet in fleets if fleet.call("GET", path).status_code == 200]
 
 
 def is_in_order(fleet: Fleet) -> bool:
     syncs: list[dict[str, Any]] = fleet.rest("GET", "/routes")["routes"]["source.target"]["syncs"]
-    (claims,) = (each for each in syncs if each["kind"] == "claims")
+    (claims,) = (sync for sync in syncs if sync["kind"] == "claims")
     return bool(claims["states"].get("equal")) and not claims["error"]
 
 

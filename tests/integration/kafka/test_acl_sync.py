@@ -17,17 +17,19 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.syncs.acls import AclWork
 from ureplicator_controller.engines.syncs.thread import SyncThread
+from ureplicator_controller.engines.syncs.topic_sync import TopicWorkSync
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.own_broker import OwnBroker
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import eventually
 
@@ -40,13 +42,8 @@ SEEN_S = 10
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    authorizer = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with KafkaCluster(name="acls", properties=authorizer) as cluster:
-        yield cluster
+def cluster(own_broker: OwnBroker) -> KafkaCluster:
+    return own_broker.cluster
 
 
 @pytest.fixture
@@ -78,20 +75,20 @@ def opened(admin: KafkaAclAdmin) -> SyncThread:
             )
         },
     )
+    work = AclWork(
+        config=RouteConfig(source=ROUTE.source, target=ROUTE.target),
+        source=lambda: admin,
+        target=lambda: admin,
+        coordination=store,
+        paths=paths,
+        writer=FencedWriter(store, paths=paths, metrics=metrics),
+    )
     return SyncThread(
         route=ROUTE,
-        work=AclWork(
-            config=RouteConfig(source=ROUTE.source, target=ROUTE.target),
-            source=lambda: admin,
-            target=lambda: admin,
-            coordination=store,
-            paths=paths,
-            writer=FencedWriter(store, paths=paths, metrics=metrics),
-        ),
+        sync=TopicWorkSync(ROUTE, work, metrics=metrics),
         seen=lambda: (0, snapshot),
         interval_s=60.0,
         clock=SystemClock(),
-        metrics=metrics,
         reports=MemoryReports(),
     )
 

@@ -17,6 +17,7 @@ from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_controller.core.topics.target_limits import limit_findings
 from ureplicator_testkit.kafka.clients import own_settings
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.own_broker import OwnBroker
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import eventually
 
@@ -27,9 +28,8 @@ THAWED_S = 30
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster(name="admin", properties={"auto.create.topics.enable": "true"}) as cluster:
-        yield cluster
+def cluster(own_broker: OwnBroker) -> KafkaCluster:
+    return own_broker.cluster
 
 
 @pytest.fixture

@@ -92,12 +92,12 @@ def test_of_fleets_that_claim_at_once_one_gets_each_topic(claims_cluster: KafkaC
 
     with ThreadPoolExecutor(len(fleets)) as pool:
         won = list(pool.map(take_all, fleets))
-    taken = [topic for each in won for topic in each]
+    taken = [topic for part in won for topic in part]
     assert len(taken) == len(set(taken)), "by one fleet each"
     with closing(log_of(claims_cluster)) as log:
         held = {topic: log.read().holder(topic) for topic in topics}
     for fleet, mine in zip(fleets, won, strict=True):
-        assert {topic for topic, each in held.items() if each and each.fleet == fleet} == mine
+        assert {topic for topic, holder in held.items() if holder and holder.fleet == fleet} == mine
 
 
 def took(claims: FleetClaims, topic: str) -> bool:

@@ -1,6 +1,5 @@
 """Compressed records in odd forms: brokers store what Kafka's own reader reads, and so do we read it."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.topics.single_records import VERSION
-from ureplicator_testkit.records.java_consumer import JavaConsumer, java_consumers, properties_of
+from ureplicator_testkit.records.java_consumer import JavaConsumer, properties_of
 from ureplicator_testkit.records.kafka_reader import judged
 from ureplicator_testkit.records.payloads import (
     COUNT,
@@ -29,12 +28,6 @@ pytestmark = pytest.mark.integration
 
 BROKER_VERSION = "4.1.0"
 READ_S, POLL_MS = 20, 200
-
-
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
-    with java_consumers() as jvm:
-        yield jvm
 
 
 def is_stored(client: ClusterClient, topic: str, payload: Payload) -> bool:
@@ -61,8 +54,8 @@ def test_the_file_says_what_kafka_s_own_reader_says() -> None:
     """A part of it: the program judges all. One payload that is read by none is among them at least."""
     payloads = kafka_payloads()
     assert to_json(payloads) == PAYLOADS.read_text()
-    part = [*payloads[::10], next(each for each in payloads if not each.readers)]
-    unjudged = [replace(each, readers=()) for each in part]
+    part = [*payloads[::10], next(payload for payload in payloads if not payload.readers)]
+    unjudged = [replace(payload, readers=()) for payload in part]
     assert judged(unjudged, KAFKA_VERSIONS) == part
 
 
@@ -73,8 +66,8 @@ def test_what_brokers_store_is_read_as_their_own_consumer_reads_it(
     create_topic(bootstrap, topic)
     payloads = kafka_payloads()
     with closing(ClusterClient(bootstrap)) as client:
-        stored = {each.name for each in payloads if is_stored(client, topic, each)}
-    assert stored == {each.name for each in payloads if BROKER_VERSION in each.readers}
+        stored = {payload.name for payload in payloads if is_stored(client, topic, payload)}
+    assert stored == {payload.name for payload in payloads if BROKER_VERSION in payload.readers}
     offsets = list(range(COUNT * len(stored)))
     consumed: list[int] = []
     properties = properties_of(bootstrap, topic, **{"auto.offset.reset": "earliest"})

@@ -19,6 +19,7 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.configs import ConfigWork
 from ureplicator_controller.engines.syncs.thread import SyncThread
+from ureplicator_controller.engines.syncs.topic_sync import TopicWorkSync
 from ureplicator_controller.engines.target_limits import topic_warnings
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.kafka.clients import own_settings
@@ -154,15 +155,15 @@ def opened(
         topics={TopicKey(ROUTE, topic): Stored(intent, 0, 0, SESSION)},
     )
     config = {**ROUTE._asdict(), "sync_topic_configs": {"enabled": True, **settings}}
+    work = ConfigWork(
+        config=RouteConfig.model_validate(config), source=lambda: source, target=lambda: target
+    )
     return SyncThread(
         route=ROUTE,
-        work=ConfigWork(
-            config=RouteConfig.model_validate(config), source=lambda: source, target=lambda: target
-        ),
+        sync=TopicWorkSync(ROUTE, work, metrics=ControlMetrics(CollectorRegistry())),
         seen=lambda: (1, snapshot),
         interval_s=60.0,
         clock=SystemClock(),
-        metrics=ControlMetrics(CollectorRegistry()),
         reports=reports or MemoryReports(),
     )
 

@@ -218,7 +218,7 @@ def test_metadata_go_along_only_while_no_record_is_to_come(pair: Pair) -> None:
     pair.clusters.source.commit({pair.group: here})
     found = pair.sync()
     assert found.state is SyncState.SYNCED
-    assert [each.note for each in found.partitions] == ["", METADATA_LEFT_OUT]
+    assert [partition.note for partition in found.partitions] == ["", METADATA_LEFT_OUT]
     assert pair.clusters.target.offsets([pair.group])[pair.group] == {
         first: CommittedOffset(20 + SHIFT, "done: +3"),
         second: CommittedOffset(20 + SHIFT),

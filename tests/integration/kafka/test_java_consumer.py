@@ -7,7 +7,6 @@ nothing at all, by its version: so no epoch of a source may be written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +17,15 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.groups import CommittedOffset
 from ureplicator_common.kafka.groups.requests import KafkaConsumerGroups
-from ureplicator_testkit.records.java_consumer import JavaConsumer, java_consumers, properties_of
+from ureplicator_testkit.records.java_consumer import JavaConsumer, properties_of
 from ureplicator_testkit.records.topics import NewRecord, create_topic, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.own_broker import OwnBroker
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.proxy import Proxy, ProxyThread
+from ureplicator_testkit.servers.proxy import Proxy
 
 pytestmark = pytest.mark.integration
 
-LISTENER = "COUNTED"
 METADATA = 3
 RECORDS, AT = 20, 12
 WRITTEN_S = ASSIGNED_S = 20
@@ -64,20 +63,15 @@ class Target:
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[Target]:
-    with ProxyThread() as proxies, java_consumers() as jvm:
-        cluster = KafkaCluster(name="counted", listeners=[LISTENER])
-        proxy = proxies.proxy(cluster.listener_port(LISTENER))
-        cluster.advertise(LISTENER, proxy.port)
-        with cluster:
-            yield Target(cluster, proxy, jvm)
+def target(own_broker: OwnBroker, jvm: Any) -> Target:
+    return Target(own_broker.cluster, own_broker.proxy, jvm)
 
 
 @pytest.fixture
 def filled(target: Target, topic: str) -> str:
     create_topic(target.cluster.bootstrap, topic, partitions=1)
     values = [f"{topic}/0/{number}".encode() for number in range(RECORDS)]
-    produce(target.cluster.bootstrap, topic, [NewRecord(each, partition=0) for each in values])
+    produce(target.cluster.bootstrap, topic, [NewRecord(value, partition=0) for value in values])
     return topic
 
 

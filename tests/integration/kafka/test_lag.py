@@ -32,6 +32,7 @@ from ureplicator_testkit.records.topics import (
     transaction,
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.own_broker import RETENTION_MS, OwnBroker
 from ureplicator_testkit.servers.processes import eventually
 
 AGE_S = 600
@@ -185,27 +186,26 @@ def test_missing_topics_and_partitions_do_not_affect_others(
     assert reader.lifetimes([topic, f"{topic}-gone"]) == {topic: Lifetime()}
 
 
-def test_the_log_start_and_the_broker_s_own_limits(topic: str) -> None:
-    week_ms = 7 * 24 * HOUR_MS
-    with KafkaCluster(name="week", properties={"log.retention.ms": str(week_ms)}) as cluster:
-        create_topic(cluster.bootstrap, topic, config={"retention.bytes": "1000"})
-        produce(cluster.bootstrap, topic, [NewRecord(b"v") for _ in range(9)])
-        delete_records(cluster.bootstrap, topic, {0: 4})
-        reader = KafkaLogReader(ClusterClient(cluster.bootstrap))
-        assert reader.extents({topic: [0]}) == {(topic, 0): Extent(4, 9)}
-        assert reader.lifetimes([topic]) == {topic: Lifetime(week_ms, 1_000)}
-        reader.close()
+def test_the_log_start_and_the_broker_s_own_limits(own_broker: OwnBroker, topic: str) -> None:
+    bootstrap = own_broker.cluster.bootstrap
+    create_topic(bootstrap, topic, config={"retention.bytes": "1000"})
+    produce(bootstrap, topic, [NewRecord(b"v") for _ in range(9)])
+    delete_records(bootstrap, topic, {0: 4})
+    reader = KafkaLogReader(ClusterClient(bootstrap))
+    assert reader.extents({topic: [0]}) == {(topic, 0): Extent(4, 9)}
+    assert reader.lifetimes([topic]) == {topic: Lifetime(RETENTION_MS, 1_000)}
+    reader.close()
 
 
 def test_a_lost_broker_affects_only_its_partitions(topic: str) -> None:
-    with KafkaCluster(brokers=2, name="two") as cluster:
+    with KafkaCluster(brokers=2, name="two", combined=True) as cluster:
         create_topic(cluster.bootstrap, topic, partitions=4)
         produce(cluster.bootstrap, topic, [NewRecord(b"v", partition=n) for n in range(4)])
         reader = KafkaLogReader(ClusterClient(cluster.bootstrap, timeout_s=2))
         assert set(reader.extents({topic: range(4)}).values()) == {Extent(0, 1)}
         cluster.kill(2)
         found = reader.extents({topic: range(4)})
-        known = [each for each in found.values() if isinstance(each, Extent)]
+        known = [extent for extent in found.values() if isinstance(extent, Extent)]
         assert known == [Extent(0, 1)] * 2
         assert len(reader.batch_times(dict.fromkeys(found, 0))) == 2
         reader.close()

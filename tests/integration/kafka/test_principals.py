@@ -57,4 +57,4 @@ def add_quota(cluster: KafkaCluster, name: str) -> None:
             lambda: AlterClientQuotasRequest(version=0, entries=[entry], validate_only=False),
             AlterClientQuotasResponse,
         )
-    assert [each.error_code for each in reply.entries] == [0]
+    assert [result.error_code for result in reply.entries] == [0]

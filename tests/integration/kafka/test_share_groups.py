@@ -1,4 +1,4 @@
-"""Share groups on real brokers of a version that has them, and of one that does not."""
+"""Share groups on a real broker of a version that has them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import write
 from ureplicator_testkit.control.memory_copied import BASE, MemoryCopied
+from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
 from ureplicator_testkit.records.topics import NewRecord, create_topic, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
-VERSION, OLDER = "4.3.0", "3.9.2"
+VERSION = "4.3.0"
 ONE_BROKER = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -57,12 +58,6 @@ def share_cluster(name: str) -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
     with share_cluster("share") as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def target() -> Iterator[KafkaCluster]:
-    with share_cluster("share-target") as cluster:
         yield cluster
 
 
@@ -168,31 +163,18 @@ def test_a_consumer_group_of_the_same_name_is_refused(
     assert refused == {(filled, 0): "GROUP_ID_NOT_FOUND"}
 
 
-def test_a_share_group_fails_over(
-    groups: KafkaConsumerGroups, target: KafkaCluster, filled: str
-) -> None:
-    """Between two clusters; a start offset that goes back at the source is not lowered at the target."""
-    create_known_topic(target, filled)
+def test_a_share_group_fails_over(groups: KafkaConsumerGroups, filled: str) -> None:
+    """From a source in memory; a start offset that goes back there is not lowered at the target."""
     chosen = GroupFilter.named([filled])
     topics = {filled: RouteTopic(filled, filled)}
-    with closing(KafkaConsumerGroups(ClusterClient(target.bootstrap))) as there:
-        survey = Survey(
-            RouteClusters(source=groups, target=there, copied=MemoryCopied()), selected=chosen
-        )
-        for start, state, reached in ((10, SyncState.SYNCED, 10), (5, SyncState.AHEAD, 10)):
-            set_to = {(filled, 0): CommittedOffset(start)}
-            assert groups.commit({filled: set_to}, share={filled}) == {filled: {}}
-            (found,) = write(there, survey.read(topics), may_write=lambda: True)
-            assert (found.state, found.share) == (state, True)
-            assert there.listed().groups[filled].kind == SHARE
-            assert there.offsets([filled]) == {
-                filled: {(filled, 0): CommittedOffset(BASE + reached)}
-            }
-
-
-def test_older_brokers_have_no_share_groups() -> None:
-    with (
-        KafkaCluster(name="no-share", version=OLDER) as cluster,
-        closing(KafkaConsumerGroups(ClusterClient(cluster.bootstrap))) as groups,
-    ):
-        assert not groups.listed().share
+    here = MemoryConsumerGroups()
+    survey = Survey(
+        RouteClusters(source=here, target=groups, copied=MemoryCopied()), selected=chosen
+    )
+    for start, state, reached in ((10, SyncState.SYNCED, 10), (5, SyncState.AHEAD, 10)):
+        set_to = {(filled, 0): CommittedOffset(start)}
+        assert here.commit({filled: set_to}, share={filled}) == {filled: {}}
+        (found,) = write(groups, survey.read(topics), may_write=lambda: True)
+        assert (found.state, found.share) == (state, True)
+        assert groups.listed().groups[filled].kind == SHARE
+        assert groups.offsets([filled]) == {filled: {(filled, 0): CommittedOffset(BASE + reached)}}

@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, decode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import decode_intent
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules

@@ -64,10 +64,15 @@ class RecordedLane:
     def check(self, source: Log) -> list[Anomaly]:
         """`source`: its log as it was."""
         topic, target = self.lane.topic, self.lane.target.bootstrap
+        promise = Promise(
+            self.settings.delivery, transactional=self.settings.is_transactional(topic)
+        )
         self.history.add(Commits(commits(target, self.group, topic)))
         self.history.add(whole("source", source, topic))
-        self.history.add(whole("target", self.lane.copied(), topic))
-        return check(self.history.events(), Promise(self.settings.delivery))
+        for isolation in promise.isolations:
+            copied = self.lane.copied(isolation)
+            self.history.add(whole("target", copied, topic, isolation))
+        return check(self.history.events(), promise)
 
 
 @pytest.fixture(params=list(LANES.values()), ids=list(LANES))
@@ -93,8 +98,11 @@ def test_retention_that_passes_the_position_loses_what_is_reported_and_nothing_e
     ((partition, gap),) = driver.gaps
     assert partition == recorded.lane.at(0)
     assert (gap.first_offset, gap.next_offset) == (position, position + 100)
-    lost = Anomaly(Kind.LOST, "target 0", listed(range(200, 300)))
-    assert recorded.check(source) == [lost]
+    found = recorded.check(source)
+    assert {(anomaly.kind, anomaly.text) for anomaly in found} == {
+        (Kind.LOST, listed(range(200, 300)))
+    }
+    assert {anomaly.place for anomaly in found} <= {"target 0", "target read_uncommitted 0"}
 
 
 def test_positions_that_are_gone_are_an_error_and_nothing_is_copied_again(

@@ -16,12 +16,13 @@ from ureplicator_common.config.spark import spark_properties
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.spark import engines
 from ureplicator_testkit.spark.standalone import SparkStandalone
+from ureplicator_worker.core.events import CopierEnded, CopierLost, Event, FromCopier
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 from ureplicator_worker.lifeline.server import LifelineServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("quick_java")]
 
 NOTICED_S = 10.0
 
@@ -43,17 +44,22 @@ class Driver:
             name="decommission",
             slots=1,
             properties=spark_properties(WorkerSettings(slots=1, spark=properties), ()),
+            put=self.put,
             on_job_ended=self.lifeline.revoke,
-            on_copier_ended=lambda copier, reason: self.ended.put(reason),
-            on_copier_lost=lambda copier, reason: self.ended.put(f"lost: {reason}"),
-            on_placed=lambda copier, executor: None,
-            on_decommissioned=self.decommissioned.put,
             on_jvm_failed=lambda reason: None,
-            on_capacity=lambda missing: None,
             silence_s=60,
             copier_entry=engines.STUB,
         )
         self.spark.start()
+
+    def put(self, event: Event) -> None:
+        match event:
+            case CopierEnded(reason=reason):
+                self.ended.put(reason)
+            case CopierLost(reason=reason):
+                self.ended.put(f"lost: {reason}")
+            case FromCopier(copier):
+                self.decommissioned.put(copier)
 
     def start(self, copier: CopierId) -> None:
         """Start a run, and wait for its Hello."""

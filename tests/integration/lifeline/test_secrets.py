@@ -15,6 +15,7 @@ from ureplicator_common.config.roles import WorkerSettings
 from ureplicator_common.config.spark import spark_properties
 from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.spark import engines
+from ureplicator_worker.core.events import CopierEnded, CopierLost, Event
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.lifeline import messages
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, Grant
@@ -49,18 +50,18 @@ class Run:
                 "spark.eventLog.dir": str(self.events),
                 "spark.eventLog.compress": "false",
             },
+            put=self.put,
             on_job_ended=self.lifeline.revoke,
-            on_copier_ended=lambda copier, reason: self.ended.put(reason),
-            on_copier_lost=lambda copier, reason: self.ended.put(reason),
-            on_placed=lambda copier, executor: None,
-            on_decommissioned=lambda copier: None,
             on_jvm_failed=lambda reason: None,
-            on_capacity=lambda missing: None,
             silence_s=60,
             copier_entry=engines.STUB,
         )
         self.spark.start()
         self.spark._context.setLogLevel("ALL")
+
+    def put(self, event: Event) -> None:
+        if isinstance(event, CopierEnded | CopierLost):
+            self.ended.put(event.reason)
 
     def config(self) -> CopierConfig:
         return CopierConfig(

@@ -23,7 +23,8 @@ from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import OwnerEpoch, Partition, Route, WorkerId
 from ureplicator_common.znode_contents import Assignment, AssignmentEntry
-from ureplicator_common.znodes import Paths, encode_assignment
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.workers import encode_assignment
 from ureplicator_testkit.deploy.alerts import ALERT_FILE, Course, Series, judged, rule_names, series
 from ureplicator_testkit.fleet.real_fleet import FORTH, SESSION_TIMEOUT_S, Fleet
 from ureplicator_testkit.records.topics import (
@@ -41,6 +42,8 @@ pytestmark = pytest.mark.timeout(300)
 
 OTHER = Route("other", "target")
 STATE_S = 90.0
+POLL_S = 1.5
+"""A poll reads all pages and has promtool evaluate hours: more often, this alone fills a processor."""
 REST_TIMEOUT_S, PAGE_TIMEOUT_S = 12.0, 3.0
 FASTER = {
     "ureplicator_worker_position_age_seconds) > 600": 5,
@@ -69,6 +72,8 @@ class LiveFleet:
         self.clusters = clusters
         self.folder = folder
         self.hang = folder / "hang"
+        self.brief = ""
+        """A topic that keeps records for half an hour. Controllers read once a minute how long topics do."""
         self._metrics_port = 0
 
     def start(self) -> None:
@@ -77,6 +82,7 @@ class LiveFleet:
         self.fleet.start_controller("c1")
         self.fleet.wait_workers("w1", "w2")
         self.topic("calm", partitions=2)
+        self.brief = self.topic("brief", config={"retention.ms": str(HALF_AN_HOUR_MS)})
 
     def start_second(self) -> None:
         self.fleet.start_worker("w2", hang=self.hang)
@@ -107,6 +113,12 @@ class LiveFleet:
             lambda: self.fleet.call("GET", f"/topics/{topic}").status_code == 404, STATE_S, "gone"
         )
 
+    def wait_copied(self, topic: str) -> None:
+        """Wait until the position of the only partition is committed at its end."""
+        eventually(
+            lambda: self.act("GET", f"/offset/{topic}/0")["lagRecords"] == 0, STATE_S, "copied"
+        )
+
     def scraped(self) -> Series:
         found: dict[str, float] = {}
         for instance, (url, timeout_s) in self._pages().items():
@@ -121,7 +133,9 @@ class LiveFleet:
     def is_whole(self, scraped: Series) -> bool:
         """True if every process is among what was scraped."""
         processes = ("c1:9000", "c1:9100", "w1:9010", "w2:9010")
-        return all(any(f'instance="{each}"' in name for name in scraped) for each in processes)
+        return all(
+            any(f'instance="{process}"' in name for name in scraped) for process in processes
+        )
 
     def _pages(self) -> Mapping[str, tuple[str, float]]:
         """Address and timeout of the metrics of each process; of the daemon the port that REST told last."""
@@ -266,19 +280,15 @@ def source_topic_deleted(live: LiveFleet) -> Iterator[None]:
 
 @contextmanager
 def copy_differs(live: LiveFleet) -> Iterator[None]:
-    """Another producer has written to the target, and an audit finds it."""
+    """Another producer has written to the target, and an audit finds it when the position is committed."""
     topic = live.topic("foreign")
     for end in ("target", "source"):
         produce(live.clusters[end].bootstrap, topic, [NewRecord(f"{topic}/0/{end}".encode())])
+    live.wait_copied(topic)
     config = live.fleet.config_of("audit")
     options = ("--topic", topic, "--route", str(FORTH), "--master", "local[1]")
-
-    def audited() -> bool:
-        """Exit code 1: it differs. Nothing to compare: the position is not committed yet."""
-        audit = spawn_ureplicator("audit", config, *options, log=live.folder / "audit.log")
-        return audit.wait(STATE_S) == 1
-
-    eventually(audited, STATE_S, "the audit finds a difference")
+    audit = spawn_ureplicator("audit", config, *options, log=live.folder / "audit.log")
+    assert audit.wait(STATE_S) == 1, "the audit finds no difference"
     try:
         yield
     finally:
@@ -288,24 +298,23 @@ def copy_differs(live: LiveFleet) -> Iterator[None]:
 @contextmanager
 def behind(live: LiveFleet) -> Iterator[None]:
     """A record waits since a quarter of an hour."""
-    with waiting(live, {}, age_ms=QUARTER_OF_AN_HOUR_MS):
+    with waiting(live, live.topic("late"), age_ms=QUARTER_OF_AN_HOUR_MS):
         yield
 
 
 @contextmanager
 def retention_near(live: LiveFleet) -> Iterator[None]:
     """A record waits that its topic keeps for half an hour."""
-    with waiting(live, {"retention.ms": str(HALF_AN_HOUR_MS)}, age_ms=0):
+    with waiting(live, live.brief, age_ms=0):
         yield
 
 
 @contextmanager
-def waiting(live: LiveFleet, config: Mapping[str, str], *, age_ms: int) -> Iterator[None]:
-    topic = live.topic("late", config=config)
+def waiting(live: LiveFleet, topic: str, *, age_ms: int) -> Iterator[None]:
     source = live.clusters["source"].bootstrap
     now_ms = round(time.time() * 1_000)
     produce(source, topic, [NewRecord(f"{topic}/0/0".encode(), timestamp=now_ms - age_ms)])
-    eventually(lambda: live.act("GET", f"/offset/{topic}/0")["lagRecords"] == 0, STATE_S, "copied")
+    live.wait_copied(topic)
     live.act("POST", f"/topics/{topic}/pause")
     eventually(lambda: not live.fleet.held(topic), STATE_S, "released")
     produce(source, topic, [NewRecord(f"{topic}/0/1".encode(), timestamp=now_ms - age_ms)])
@@ -429,10 +438,11 @@ def test_exactly_the_alerts_of_a_state_fire_and_resolve(
         return completes(Course(calm, during, live.scraped()), found.alerts)
 
     try:
-        (calm,) = eventually(calm_now, STATE_S, "no alert fires")
+        (calm,) = eventually(calm_now, STATE_S, "no alert fires", poll_s=POLL_S)
         with found.enter(live):
-            (during,) = eventually(in_state_now, STATE_S, f"{sorted(found.alerts)} fire")
-        eventually(has_resolved, STATE_S, "they resolve")
+            firing = f"{sorted(found.alerts)} fire"
+            (during,) = eventually(in_state_now, STATE_S, firing, poll_s=POLL_S)
+        eventually(has_resolved, STATE_S, "they resolve", poll_s=POLL_S)
     except NotInTimeError as error:
         pytest.fail(f"{error}\n{verdict}")
 
@@ -447,4 +457,4 @@ def _faster_rules(folder: Path) -> Path:
 
 
 def test_every_alert_is_of_a_state() -> None:
-    assert {alert for each in STATES.values() for alert in each.alerts} == rule_names()
+    assert {alert for case in STATES.values() for alert in case.alerts} == rule_names()

@@ -71,7 +71,7 @@ def test_a_drain_and_its_moves_are_one_trace(
     assert of_trace(collector, "DELETE /instances/") == [CLIENT]
     (requested,) = (span for span in collector.spans if span.name.startswith("DELETE"))
     assert of_trace(collector, "move") == [requested.span_id.hex()] * moving
-    (process,) = {tuple(sorted(each.items())) for each in collector.resources}
+    (process,) = {tuple(sorted(resource.items())) for resource in collector.resources}
     assert (
         dict(process).items()
         >= {

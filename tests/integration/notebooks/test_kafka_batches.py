@@ -172,7 +172,7 @@ def shown(field: bytes | None) -> str | None:
 
 
 def places(log: Mapping[int, tuple[ConsumedRecord, ...]]) -> list[list[int]]:
-    return [[number, each.offset] for number in sorted(log) for each in log[number]]
+    return [[number, record.offset] for number in sorted(log) for record in log[number]]
 
 
 def test_a_batch_holds_what_a_consumer_reads(
@@ -194,7 +194,7 @@ result = [
     for row in rows
 ]
 """)
-    assert found == [row_of(number, each) for number in sorted(log) for each in log[number]]
+    assert found == [row_of(number, record) for number in sorted(log) for record in log[number]]
 
 
 def test_ranges_times_columns_and_filters(

@@ -67,8 +67,8 @@ def test_a_compacted_source(lane: RealLane, delivery: Delivery) -> None:
     assert_map_true(lane, segments)
     source = read_all(lane.source.bootstrap, lane.topic)[0]
     target = read_all(lane.target.bootstrap, lane.topic)[0]
-    places = {each.value: each.offset for each in target}
-    offsets = [each.offset for each in source]
+    places = {record.value: record.offset for record in target}
+    offsets = [record.offset for record in source]
     holes = 0
     for offset in range(offsets[0], offsets[-1]):
         following = source[bisect_left(offsets, offset)]

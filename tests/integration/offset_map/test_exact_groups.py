@@ -117,19 +117,21 @@ def test_groups_go_on_with_exactly_the_next_record(
         alter_offsets(lane.source.bootstrap, group, {(lane.topic, 0): offset})
     survey = Survey(clusters, selected=GroupFilter.of([f"{lane.topic}-.*"], []))
     found = survey.read({lane.topic: RouteTopic(lane.topic, lane.topic)})
-    decisions = [measured(each) for each in write(clusters.target, found, may_write=lambda: True)]
-    assert {each.group for each in decisions} == stopped.keys()
+    decisions = [
+        measured(decision) for decision in write(clusters.target, found, may_write=lambda: True)
+    ]
+    assert {decision.group for decision in decisions} == stopped.keys()
     source = read_all(lane.source.bootstrap, lane.topic)[0]
     target = read_all(lane.target.bootstrap, lane.topic)[0]
-    places = [each.offset for each in source]
+    places = [record.offset for record in source]
     for decision in decisions:
         (row,) = decision.partitions
         assert (row.state, row.read_again) == (SyncState.SYNCED, 0)
         unread = source[bisect_left(places, stopped[decision.group]) :]
-        goes_on = [each for each in target if each.offset >= (row.target_offset or 0)]
-        assert [each.value for each in goes_on] == [each.value for each in unread]
+        goes_on = [record for record in target if record.offset >= (row.target_offset or 0)]
+        assert [record.value for record in goes_on] == [record.value for record in unread]
     group = f"{lane.topic}-{GROUPS // 2}"
-    (row,) = next(each for each in decisions if each.group == group).partitions
+    (row,) = next(decision for decision in decisions if decision.group == group).partitions
     following = source[bisect_left(places, stopped[group])]
     with closing(open_member(lane.target.bootstrap, group, lane.topic)) as member:
         assert read_next(member, 1) == [(0, following.value)]

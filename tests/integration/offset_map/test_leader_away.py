@@ -39,7 +39,7 @@ PROPERTIES = {
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(2, name="pair", properties=PROPERTIES, heap_mb=256)
+    cluster = KafkaCluster(2, name="pair", properties=PROPERTIES, heap_mb=256, combined=True)
     try:
         yield cluster.start()
     finally:

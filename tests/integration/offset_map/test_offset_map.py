@@ -22,6 +22,7 @@ from ureplicator_common.offset_map.topic import map_topic
 from ureplicator_testkit.copier.driver import ROUTE
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.copier.mapped_lane import (
+    TURNS,
     assert_map_true,
     copy_in_turn,
     map_settings,
@@ -148,7 +149,7 @@ def test_an_audit_adds_what_was_copied_before_the_map_existed(
     lane.make(1)
     copy_in_turn(lane, map_settings(delivery, offset_map=False))
     driver = start_mapped(lane, map_settings(delivery), resumed=True)
-    lane.fill_in_turn(14)
+    lane.fill_in_turn(TURNS)
     driver.wait_caught_up()
     assert mapped(lane, maps)[0].first > 0
     added, *_ = add_to_map(
@@ -157,7 +158,7 @@ def test_an_audit_adds_what_was_copied_before_the_map_existed(
         clusters={ROUTE.target: {"bootstrap.servers": lane.target.bootstrap}},
     )
     assert not added.reason
-    lane.fill_in_turn(15)
+    lane.fill_in_turn(TURNS + 1)
     driver.wait_caught_up()
     driver.stop()
     segments = mapped(lane, maps)
@@ -167,12 +168,14 @@ def test_an_audit_adds_what_was_copied_before_the_map_existed(
 
 def audited(lane: RealLane, delivery: Delivery) -> AuditResult:
     """All that is copied, by the task of an audit in this process."""
-    source, target = ({"bootstrap.servers": each.bootstrap} for each in (lane.source, lane.target))
+    source, target = (
+        {"bootstrap.servers": cluster.bootstrap} for cluster in (lane.source, lane.target)
+    )
     options = AuditOptions(delivery=delivery, segments=True)
     wanted = PartitionRange(0, lane.stored(1)[0].offset)
     outcome = compare_partition(Work(lane.topic, lane.topic, source, target, wanted, options, 0, 9))
     assert not outcome.error
-    ids = [topic_id(each.bootstrap, lane.topic) for each in (lane.source, lane.target)]
+    ids = [topic_id(cluster.bootstrap, lane.topic) for cluster in (lane.source, lane.target)]
     return AuditResult(
         str(ROUTE),
         lane.topic,

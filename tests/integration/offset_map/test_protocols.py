@@ -1,4 +1,4 @@
-"""The offset map where brokers know the first protocol of transactions only."""
+"""The offset map at a target whose brokers know the first protocol of transactions only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from ureplicator_testkit.copier.mapped_lane import (
     mapped,
 )
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.server import start_all
 from ureplicator_testkit.servers.versions import kafka_of_version
 
 BEFORE_TV2 = "3.9.2"
@@ -29,23 +28,16 @@ BEFORE_TV2 = "3.9.2"
 
 
 @pytest.fixture(scope="module")
-def old_clusters() -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
-    source, target = (
-        kafka_of_version(BEFORE_TV2, name=f"{end}-{BEFORE_TV2}") for end in ("source", "target")
-    )
-    try:
-        start_all(source, target)
-        yield source, target
-    finally:
-        source.stop()
-        target.stop()
+def old_target() -> Iterator[KafkaCluster]:
+    with kafka_of_version(BEFORE_TV2, name=f"target-{BEFORE_TV2}") as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def old_lane(
-    old_clusters: tuple[KafkaCluster, KafkaCluster], topic: str, fleet: str, tmp_path: Path
+    source_cluster: KafkaCluster, old_target: KafkaCluster, topic: str, fleet: str, tmp_path: Path
 ) -> Iterator[RealLane]:
-    lane = RealLane(*old_clusters, topic, fleet, tmp_path)
+    lane = RealLane(source_cluster, old_target, topic, fleet, tmp_path)
     yield lane
     lane.close()
 

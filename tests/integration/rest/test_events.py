@@ -1,4 +1,5 @@
-"""Streams of events, against the server as it is started: many, over TLS, and until it ends.
+"""Streams of events, against the server as it is started: many, and until it ends. Over TLS they are in
+`test_tls.py`.
 
 Without ZooKeeper each event is a problem.
 """
@@ -15,14 +16,12 @@ from ureplicator_controller.api.rest_process import THREADS
 from ureplicator_controller.api.services.event_feed import ALIVE_S
 from ureplicator_controller.api.serving.streams import EVENT_STREAM, MAX_STREAMS
 from ureplicator_testkit.fleet.rest_server import NOWHERE, Rest
-from ureplicator_testkit.secured.certificates import Authority
 from ureplicator_testkit.servers.processes import eventually
 
 pytestmark = pytest.mark.integration
 
 WITHIN_S = 20 * ALIVE_S
 OPEN = f"GET /events HTTP/1.1\r\nHost: localhost\r\nAccept: {EVENT_STREAM}\r\n".encode()
-TOKEN = "viewer-of-this-test-0123456789"  # noqa: S105  # of this test
 
 
 def opened(rest: Rest) -> socket.socket:
@@ -89,33 +88,3 @@ def test_streams_end_with_the_controller(tmp_path: Path) -> None:
             eventually(lambda: client.recv(65_536) == b"", WITHIN_S, "the stream ends")
     finally:
         own.parent.kill_tree()
-
-
-def test_streams_need_the_right_to_read_and_go_over_tls(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "authority")
-    used = authority.issue("rest")
-    (tmp_path / "viewers").write_text(f"victor {TOKEN}\n")
-    (tmp_path / "operators").write_text(f"olga operator-{TOKEN}\n")
-    access = (
-        f"{{mode: tokens, operator_tokens_file: {tmp_path / 'operators'},"
-        f" viewer_tokens_file: {tmp_path / 'viewers'}}}"
-    )
-    tls = f"{{certificate_file: {used.certificate}, key_file: {used.key}}}"
-    rest = Rest(
-        NOWHERE,
-        tmp_path,
-        ca=authority.certificate,
-        more=f"controller: {{tls: {tls}, access: {access}}}\n",
-    )
-    try:
-        eventually(lambda: rest.status("/health") == 200, 20, "REST responds")
-        headers = {"Accept": EVENT_STREAM}
-        assert rest.request("GET", "/events", headers=headers).status_code == 401
-        login = {"Authorization": f"Bearer {TOKEN}"}
-        with rest.opened("/events", headers | login) as response:
-            assert response.status_code == 200
-            lines = response.iter_lines()
-            names = [next(each for each in lines if each.startswith(b"event")) for _ in range(3)]
-            assert names == [b"event: problem"] * 3
-    finally:
-        rest.parent.kill_tree()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
-from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -17,18 +15,11 @@ from ureplicator_cli.fleets.rows import survey
 from ureplicator_common.clock import SystemClock
 from ureplicator_testkit.control.command import serving
 from ureplicator_testkit.control.rest_fixture import RestFixture
-from ureplicator_testkit.fleet.browser import chromium, no_errors
+from ureplicator_testkit.fleet.browser import no_errors, serious_faults
 
 pytestmark = pytest.mark.integration
 
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
 NOWHERE = "http://127.0.0.1:1"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -50,19 +41,16 @@ def served() -> Iterator[FleetsPage]:
         page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_fleets_are_shown_on_a_phone_and_axe_finds_no_serious_fault(
-    browser: Browser, served: FleetsPage, scheme: Literal["light", "dark"]
+    browser: Browser, served: FleetsPage
 ) -> None:
     """The first page may come before the fleets are read; it asks again by itself."""
-    opened = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    opened = browser.new_page(viewport={"width": 390, "height": 800})
     with closing(opened), no_errors(opened) as page:
         page.goto(served.url)
         expect(page.get_by_role("link", name="test", exact=True)).to_be_visible(timeout=30_000)
         expect(page.get_by_role("listitem").first).to_contain_text("cannot reach a controller")
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run().then((each) => each.violations)")
-        assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+        assert serious_faults(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
@@ -23,15 +21,14 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znode_contents import Switches, TopicIntent
-from ureplicator_common.znodes import decode_switches
+from ureplicator_common.znodes.fleet import decode_switches
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
-from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, chromium, no_errors, served
+from ureplicator_testkit.fleet.browser import SHOWN_WITHIN_MS, no_errors, serious_faults, served
 from ureplicator_testkit.fleet.prefix_proxy import below_prefix
 
 pytestmark = pytest.mark.integration
 
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
 HOSTILE = "<img src=x onerror=alert(1)><script>document.title='taken'</script>\u202egnp.evil"
 LONG = "l" * 249
 OF_ROUTE = "src=source&dst=target"
@@ -63,12 +60,6 @@ def rest() -> Iterator[RestFixture]:
 def address(rest: RestFixture) -> Iterator[str]:
     with served(rest.app) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -245,9 +236,7 @@ def test_consumer_groups_of_any_name_are_shown(rest: RestFixture, page: Page, ad
         rest.groups.add(name, {("orders", 0): 30})
     page.goto(address + PATHS[3])
     expect(page.locator("#parts tbody tr")).to_have_count(len(shown))
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run().then((each) => each.violations)")
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert serious_faults(page) == []
     texts = page.locator("#parts tbody button").all_text_contents()
     assert sorted(texts) == sorted(shown.values())
     for name, text in shown.items():
@@ -296,17 +285,13 @@ def test_what_is_not_there_says_so(page: Page, address: str) -> None:
     assert response.status == 404
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", PATHS, ids=["topic", "long name", "worker", "groups"])
 def test_axe_finds_no_serious_fault_and_a_phone_has_room(
-    page: Page, address: str, path: str, scheme: Literal["light", "dark"]
+    page: Page, address: str, path: str
 ) -> None:
-    page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(address + path)
     expect(page.locator("#parts section").first).to_be_visible()
     expect(page.locator("#pulse")).to_contain_text("read ", timeout=10_000)
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run().then((each) => each.violations)")
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert serious_faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

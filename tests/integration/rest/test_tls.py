@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from ureplicator_controller.api.rest_process import CONNECTIONS
+from ureplicator_controller.api.serving.streams import EVENT_STREAM
 from ureplicator_controller.api.serving.worker import REQUEST_S
 from ureplicator_testkit.fleet.rest_server import NOWHERE, Rest
 from ureplicator_testkit.secured.certificates import Authority, Certificate
@@ -138,6 +139,17 @@ def test_a_large_response_and_a_file_arrive_whole(secured: Secured) -> None:
     token = {"Authorization": f"Bearer {TOKEN}"}
     assert secured.rest.request("GET", "/openapi.json", headers=token).json()["paths"]
     assert b"</html>" in secured.rest.request("GET", "/", headers=token).content
+
+
+def test_streams_of_events_need_a_login(secured: Secured) -> None:
+    headers = {"Accept": EVENT_STREAM}
+    assert secured.rest.request("GET", "/events", headers=headers).status_code == 401
+    login = {"Authorization": f"Bearer {TOKEN}"}
+    with secured.rest.opened("/events", headers | login) as response:
+        assert response.status_code == 200
+        lines = response.iter_lines()
+        names = [next(line for line in lines if line.startswith(b"event")) for _ in range(3)]
+        assert names == [b"event: problem"] * 3
 
 
 def test_old_versions_of_tls_are_refused(secured: Secured) -> None:

@@ -56,7 +56,9 @@ def examined(
     assert PASSWORD not in result.output
     found = json.loads(result.stdout)["findings"]
     return result.exit_code, {
-        each["reason"]: each["level"] for each in found if each["subject"] == "cluster target"
+        finding["reason"]: finding["level"]
+        for finding in found
+        if finding["subject"] == "cluster target"
     }
 
 
@@ -86,7 +88,9 @@ def test_rights_that_are_denied_are_named(
             SEEN_S,
             "the denials are found",
         )
-        assert all("AUTHORIZATION_FAILED" in each for each in problems() if "may not" in each)
+        assert all(
+            "AUTHORIZATION_FAILED" in problem for problem in problems() if "may not" in problem
+        )
     eventually(lambda: problems() == {}, SEEN_S, "the rights are back")
 
 

@@ -20,13 +20,14 @@ from ureplicator_common.kafka.acls import ALLOW, LITERAL, TopicAcl
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.syncs.acls import AclWork
-from ureplicator_controller.engines.syncs.thread import Term, TopicSyncState
+from ureplicator_controller.engines.syncs.thread import Term
+from ureplicator_controller.engines.syncs.topic_sync import TopicSyncState
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 from ureplicator_testkit.records.topics import create_topic

@@ -14,7 +14,8 @@ from kazoo.client import KazooClient
 
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.znodes import Paths, decode_controller
+from ureplicator_common.znodes.fleet import decode_controller
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_testkit.fleet.auditors import start_auditor
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import compare_logs, create_topic, produce, sample_records
@@ -110,13 +111,13 @@ def test_topics_are_created_copied_measured_and_compared(
     tmp_path: Path,
 ) -> None:
     source, target = secured.source.bootstrap, secured.target.bootstrap
-    for each in (topic, f"{topic}-handled", f"{topic}-queried"):
-        create_topic(source, each, partitions=PARTITIONS)
-        produce(source, each, sample_records(1_000, partitions=PARTITIONS, seed=3))
-        running.whitelist(each)
-        running.wait_online(each, PARTITIONS)
-        wait_copied(running, each)
-        compare_logs(source, target, each).assert_clean()
+    for made in (topic, f"{topic}-handled", f"{topic}-queried"):
+        create_topic(source, made, partitions=PARTITIONS)
+        produce(source, made, sample_records(1_000, partitions=PARTITIONS, seed=3))
+        running.whitelist(made)
+        running.wait_online(made, PARTITIONS)
+        wait_copied(running, made)
+        compare_logs(source, target, made).assert_clean()
     audit = spawn_ureplicator(
         *("audit", running.config_of("audit"), "--topic", topic, "--master", "local[1]"),
         log=tmp_path / "audit.log",

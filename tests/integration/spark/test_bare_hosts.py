@@ -28,8 +28,7 @@ print("started", driver.context.parallelize([1], 1).map(lambda each: each + 1).c
 driver.stop()
 """
 UID = "54321"
-NO_NAME = f'exec setpriv --reuid {UID} --regid 0 --clear-groups "$@"'
-NO_ADDRESS = 'hostname nosuchhost && exec "$@"'
+BECOME = f'hostname nosuchhost && exec setpriv --reuid {UID} --regid 0 --clear-groups "$@"'
 
 
 @pytest.fixture
@@ -44,16 +43,15 @@ def scratch() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
-@pytest.mark.parametrize("become", [NO_NAME, NO_ADDRESS], ids=["no_name", "no_address"])
-def test_spark_starts_and_runs_a_task(become: str, scratch: Path) -> None:
-    probe = run_as(become, scratch, "import pyspark; print('ready')")
+def test_spark_starts_and_runs_a_task(scratch: Path) -> None:
+    probe = run_there(scratch, "import pyspark; print('ready')")
     if "ready" not in probe.stdout:
         pytest.skip(f"{sys.base_prefix} does not run there: {probe.stderr.strip()[-300:]}")
-    ended = run_as(become, scratch, _START)
+    ended = run_there(scratch, _START)
     assert "started [2]" in ended.stdout, ended.stderr[-2_000:]
 
 
-def run_as(become: str, scratch: Path, program: str) -> subprocess.CompletedProcess[str]:
+def run_there(scratch: Path, program: str) -> subprocess.CompletedProcess[str]:
     """Run a program there with this Python, mounted where every user may run it.
 
     Its own folder may be closed to others, as those below root's home are. Spark's Python processes get
@@ -63,7 +61,7 @@ def run_as(become: str, scratch: Path, program: str) -> subprocess.CompletedProc
     """
     home = scratch / "python"
     python = str(home / "bin" / f"python3.{sys.version_info.minor}")
-    mount = f"mount --bind {shlex.quote(sys.base_prefix)} {shlex.quote(str(home))} && {become}"
+    mount = f"mount --bind {shlex.quote(sys.base_prefix)} {shlex.quote(str(home))} && {BECOME}"
     environ = {
         **os.environ,
         "TMPDIR": str(scratch),
@@ -71,7 +69,7 @@ def run_as(become: str, scratch: Path, program: str) -> subprocess.CompletedProc
         "PYSPARK_PYTHON": python,
         "LD_LIBRARY_PATH": str(home / "lib"),  # of a Python that is built with a shared library
         "PYTHONPATH": os.pathsep.join(
-            each for each in sys.path if each and not each.startswith(sys.base_prefix)
+            entry for entry in sys.path if entry and not entry.startswith(sys.base_prefix)
         ),
     }
     return subprocess.run(  # noqa: S603

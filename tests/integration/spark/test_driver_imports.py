@@ -16,8 +16,7 @@ def ignore(*_):
 
 engine = SparkEngine(
     name="imports", slots=1, properties={"spark.master": "local[2]", "spark.ui.enabled": "false"},
-    on_job_ended=ignore, on_copier_ended=ignore, on_copier_lost=ignore,
-    on_placed=ignore, on_decommissioned=ignore, on_jvm_failed=ignore, on_capacity=ignore, silence_s=30.0,
+    put=ignore, on_job_ended=ignore, on_jvm_failed=ignore, silence_s=30.0,
 )
 engine.start()
 engine.stop()

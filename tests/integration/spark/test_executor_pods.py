@@ -60,12 +60,12 @@ def test_copiers_run_in_pods_of_the_workers_image(
     properties = on_this_machine(worker_settings(kubernetes, tmp_path))
     with engines.running_stubs(properties, slots=SLOTS) as stubs:
         copiers = {stubs.hellos.get(timeout=START_S).pid for _ in range(SLOTS)}
-        pods = [each for each in kubernetes.processes.values() if each.running]
-        assert [MAIN in psutil.Process(each.pid).cmdline() for each in pods] == [True] * SLOTS
+        pods = [process for process in kubernetes.processes.values() if process.running]
+        assert [MAIN in psutil.Process(process.pid).cmdline() for process in pods] == [True] * SLOTS
         assert copiers == {pid for pod in pods for pid in copiers.intersection(pod.tree())}
         assert stubs.ended == []
     eventually(
-        lambda: not any(each.running for each in kubernetes.processes.values()),
+        lambda: not any(process.running for process in kubernetes.processes.values()),
         ENDED_S,
         "the pods end with their driver",
     )

@@ -92,7 +92,7 @@ def _object(jvm: Any, name: str) -> Any:
 def test_the_pod_of_an_executor(jvm: Any, tmp_path: Path) -> None:
     rendered = pod(jvm, settings(tmp_path))
     container = rendered["container"]
-    env = {each["name"]: each.get("value") for each in container["env"]}
+    env = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert container["image"] == "registry.example/ureplicator:0.1.0"
     assert (container.get("command"), container["args"]) == (None, ["executor"])
     assert container["resources"]["limits"]["memory"] == "896Mi"  # 512 and 384
@@ -106,11 +106,11 @@ def test_the_pod_of_an_executor(jvm: Any, tmp_path: Path) -> None:
 def test_the_secret_is_mounted_and_is_in_no_variable(jvm: Any, tmp_path: Path) -> None:
     rendered = pod(jvm, settings(tmp_path))
     container = rendered["container"]
-    mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
-    volumes = {each["name"]: each for each in rendered["spec"]["volumes"]}
+    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in rendered["spec"]["volumes"]}
     assert volumes[mounted[str(tmp_path)]]["secret"]["secretName"] == "ureplicator-spark"
-    assert "_SPARK_AUTH_SECRET" not in {each["name"] for each in container["env"]}
-    options = [each.get("value", "") for each in container["env"]]
+    assert "_SPARK_AUTH_SECRET" not in {variable["name"] for variable in container["env"]}
+    options = [variable.get("value", "") for variable in container["env"]]
     assert "-Dspark.authenticate=true" in options
     assert "-Dspark.network.crypto.enabled=true" in options
 
@@ -118,6 +118,7 @@ def test_the_secret_is_mounted_and_is_in_no_variable(jvm: Any, tmp_path: Path) -
 def test_no_file_of_the_driver_is_a_path_of_executors(jvm: Any, tmp_path: Path) -> None:
     """Spark gives executors folders of their own, whatever the driver's scratch folder is."""
     env = {
-        each["name"]: each.get("value") for each in pod(jvm, settings(tmp_path))["container"]["env"]
+        variable["name"]: variable.get("value")
+        for variable in pod(jvm, settings(tmp_path))["container"]["env"]
     }
     assert env["SPARK_LOCAL_DIRS"].startswith("/var/data/spark-")

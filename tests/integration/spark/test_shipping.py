@@ -15,7 +15,7 @@ from ureplicator_testkit.spark import engines
 from ureplicator_testkit.spark.standalone import SparkStandalone
 from ureplicator_worker import executor_archive
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("quick_java")]
 
 SLOTS = 2
 START_S = 120.0
@@ -61,7 +61,7 @@ def test_copiers_run_from_an_archive_on_executors_of_one_core(
         for _ in range(SLOTS):
             process = psutil.Process(stubs.hellos.get(timeout=START_S).pid)
             assert Path(process.exe()) == Path(PYTHON).resolve()
-            mapped = {Path(each.path) for each in process.memory_maps()}
+            mapped = {Path(region.path) for region in process.memory_maps()}
             packages = Path(process.cwd()) / "packages"
             assert any(path.is_relative_to(packages.resolve()) for path in mapped)
         assert len(cluster.executors()) == SLOTS

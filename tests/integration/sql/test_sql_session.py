@@ -21,7 +21,7 @@ from ureplicator_worker.sql.rounds import Round, Task
 from ureplicator_worker.sql.session import SparkSql
 from ureplicator_worker.sql.tables import table_of
 
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("quick_java")]
 
 HEADERS = (("h", b"1"), ("null", None))
 ROWS: list[batches.Row] = [
@@ -49,7 +49,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSql]:
 
 
 def page_block(label: str) -> str:
-    (text,) = (each.text for each in blocks() if each.page == "docs/sql.md" and each.label == label)
+    (text,) = (
+        block.text for block in blocks() if block.page == "docs/sql.md" and block.label == label
+    )
     return text
 
 

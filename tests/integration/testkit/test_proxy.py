@@ -292,3 +292,22 @@ def test_a_held_request_arrives_late_and_others_pass(
         lambda: echo.came.endswith(b"behind"), RESPONSE_S, "it arrives after its sender left"
     )
     eventually(lambda: held.response.endswith(b"behind"), RESPONSE_S, "its response is kept")
+
+
+def test_the_end_of_a_sender_waits_for_the_response_to_what_was_held(
+    proxy: Proxy, echo: Echo
+) -> None:
+    """A broker responds to nobody whose end it has seen. The request comes in several portions."""
+    kept = request(26, b"k" * 100_000 + b"end")
+    with connected(proxy) as sender:
+        held = proxy.hold(26)
+        sender.sendall(kept)
+        eventually(lambda: held.taken, RESPONSE_S, "it is held")
+    proxy.stall(Way.DOWN)
+    held.release()
+    eventually(lambda: echo.came.endswith(b"end"), RESPONSE_S / 2, "it arrives at once")
+    time.sleep(SILENCE_S)
+    assert echo.ends == []
+    proxy.heal()
+    eventually(lambda: held.response, RESPONSE_S, "its response is kept")
+    eventually(lambda: echo.ends, RESPONSE_S, "then its sender's end arrives")

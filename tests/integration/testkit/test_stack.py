@@ -119,10 +119,11 @@ class Stack:
 
 
 def test_stack_up_and_down(tmp_path: Path) -> None:
+    """With a Spark cluster, with TLS and with logins."""
     stack = Stack(tmp_path)
     try:
         assert stack("status")[0] == 1
-        code, shown = stack("up", "--spark")
+        code, shown = stack("up", "--spark", "--secure")
         assert code == 0, shown
         assert shown == (tmp_path / "stack.env").read_text()
         addresses = dict(line.split("=") for line in shown.splitlines())
@@ -132,40 +133,31 @@ def test_stack_up_and_down(tmp_path: Path) -> None:
         assert settings.fleet == "local"
         assert settings.worker.spark_master == addresses["SPARK_MASTER"]
         assert stack("status")[0] == 0
-        assert stack("up", "--brokers", "2")[0] == 1
-        assert stack("up", "--secure")[0] == 1
+        assert stack("up", "--source-port", "1")[0] == 1
+        assert_secured(settings, tmp_path)
     finally:
         code, shown = stack("down")
     assert "6 processes ended" in shown
     assert sorted(path.name for path in tmp_path.iterdir()) == ["stack.lock"]
 
 
-def test_a_stack_with_tls_and_logins(tmp_path: Path) -> None:
-    stack = Stack(tmp_path)
-    try:
-        code, shown = stack("up", "--secure")
-        assert code == 0, shown
-        settings = stack.settings()
-        assert settings.controller.access.mode == "tokens"
-        assert settings.controller.tls.enabled
-        assert settings.zookeeper.tls.enabled
-        with closing(open_coordination(settings.zookeeper)) as coordination:
-            coordination.connect(30)
-            coordination.ensure("/mine")
-            assert not coordination.is_open("/mine")
-        for cluster in settings.clusters.values():
-            assert cluster.properties["security.protocol"] == "SASL_SSL"
-            admin = AdminClient({**librdkafka(cluster.properties)})
-            assert admin.list_topics(timeout=30).brokers
-        left = (path for path in tmp_path.rglob("*") if path.is_file())
-        secret = Path(settings.clusters["source"].properties["sasl.password.file"]).read_text()
-        assert [path.name for path in left if secret.strip() in path.read_text("latin-1")] == [
-            "kafka-password"
-        ]
-    finally:
-        code, shown = stack("down")
-    assert "3 processes ended" in shown
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["stack.lock"]
+def assert_secured(settings: Settings, folder: Path) -> None:
+    assert settings.controller.access.mode == "tokens"
+    assert settings.controller.tls.enabled
+    assert settings.zookeeper.tls.enabled
+    with closing(open_coordination(settings.zookeeper)) as coordination:
+        coordination.connect(30)
+        coordination.ensure("/mine")
+        assert not coordination.is_open("/mine")
+    for cluster in settings.clusters.values():
+        assert cluster.properties["security.protocol"] == "SASL_SSL"
+        admin = AdminClient({**librdkafka(cluster.properties)})
+        assert admin.list_topics(timeout=30).brokers
+    left = (path for path in folder.rglob("*") if path.is_file())
+    secret = Path(settings.clusters["source"].properties["sasl.password.file"]).read_text()
+    assert [path.name for path in left if secret.strip() in path.read_text("latin-1")] == [
+        "kafka-password"
+    ]
 
 
 RUNNER = """

@@ -1,11 +1,11 @@
 """The whole copy between clusters of each version of Kafka that is supported: its first, its last, and
 some between.
 
-The copier alone, on brokers of that version at both ends. Every kind of batch that their producers
-write is copied, positions are taken over by another copier, and both logs are compared.
+The copier alone, from each version to the next one, and from the newest to the oldest. Every kind of batch
+that their producers write is copied, positions are taken over by another copier, and both logs are compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from ureplicator_testkit.records.labels import assert_holds, labelled, numbers
 from ureplicator_testkit.records.load import Load
 from ureplicator_testkit.records.topics import NewRecord, compare_logs, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.java import KAFKA_VERSIONS
+from ureplicator_testkit.servers.java import KAFKA_VERSION, KAFKA_VERSIONS
 from ureplicator_testkit.servers.server import start_all
 from ureplicator_testkit.servers.versions import kafka_of_version
 from ureplicator_worker.lifeline.messages import Grant
@@ -25,31 +25,37 @@ OLD_FORMATS = [("0.9.0", ("none", "gzip", "snappy")), ("0.10.2", ("none", "gzip"
 """Message formats 0 and 1: brokers before 3.0 still write them for topics that are set so. In format 0
 LZ4 has checksums of its own (KAFKA-3160): such a batch stops its partition in ERROR."""
 
-Clusters = tuple[KafkaCluster, KafkaCluster]
-
-
-@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
-def version(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
+WAYS = tuple(zip(KAFKA_VERSIONS, (*KAFKA_VERSIONS[1:], KAFKA_VERSIONS[0]), strict=True))
+"""Source and target: each version is one end of one copy, and the other end of another."""
+OLDEST = WAYS[0]
 
 
 @pytest.fixture(scope="module")
-def clusters(version: str) -> Iterator[Clusters]:
-    source, target = (
-        kafka_of_version(version, name=f"{end}-{version}") for end in ("source", "target")
-    )
+def brokers(source_cluster: KafkaCluster) -> Iterator[Mapping[str, KafkaCluster]]:
+    """One of each version."""
+    others = {
+        version: kafka_of_version(version, name=f"kafka-{version}")
+        for version in KAFKA_VERSIONS
+        if version != KAFKA_VERSION
+    }
     try:
-        start_all(source, target)
-        yield source, target
+        start_all(*others.values())
+        yield {KAFKA_VERSION: source_cluster, **others}
     finally:
-        source.stop()
-        target.stop()
+        for cluster in others.values():
+            cluster.stop()
 
 
-@pytest.fixture
-def lane(clusters: Clusters, topic: str, fleet: str, tmp_path: Path) -> Iterator[RealLane]:
-    lane = RealLane(*clusters, topic, fleet, tmp_path)
+@pytest.fixture(params=WAYS, ids=" to ".join)
+def lane(
+    request: pytest.FixtureRequest,
+    brokers: Mapping[str, KafkaCluster],
+    topic: str,
+    fleet: str,
+    tmp_path: Path,
+) -> Iterator[RealLane]:
+    source, target = (brokers[version] for version in request.param)
+    lane = RealLane(source, target, topic, fleet, tmp_path)
     yield lane
     lane.close()
 
@@ -76,7 +82,7 @@ def test_every_kind_of_batch_is_copied_once_and_in_order(lane: RealLane) -> None
     numbers(lane.copied(), lane.topic)
 
 
-@pytest.mark.parametrize("version", ["2.8.2"], indirect=True)
+@pytest.mark.parametrize("lane", [OLDEST], ids=" to ".join, indirect=True)
 @pytest.mark.parametrize(("message_format", "codecs"), OLD_FORMATS)
 def test_batches_in_old_formats_are_copied(
     lane: RealLane, message_format: str, codecs: tuple[str, ...]
@@ -86,7 +92,7 @@ def test_batches_in_old_formats_are_copied(
     lane.make_target(1)
     for place, codec in enumerate(codecs):
         made = [labelled(lane.topic, 0, number) for number in range(100 * place, 100 * place + 100)]
-        plain = [NewRecord(each.value, each.key, timestamp=each.timestamp) for each in made]
+        plain = [NewRecord(record.value, record.key, timestamp=record.timestamp) for record in made]
         lane.fill(plain, codec=codec, settings={"enable.idempotence": False})
     driver = lane.start(1)
     driver.wait_caught_up()

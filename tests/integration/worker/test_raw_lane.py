@@ -152,7 +152,7 @@ def test_a_target_whose_brokers_stamp_records_and_keep_them_for_an_hour_gets_the
             target=target,
             replication_factor=1,
         )
-        found = {name: each.value for name, each in target.settings_of(topic).items()}
+        found = {name: setting.value for name, setting in target.settings_of(topic).items()}
         assert (found["retention.ms"], found["retention.bytes"]) == ("-1", "-1")
         assert found["message.timestamp.type"] == "CreateTime"
         lane.fill([NewRecord(b"%d" % index, timestamp=1_700_000_000_000) for index in range(10)])

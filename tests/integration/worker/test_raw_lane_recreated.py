@@ -31,7 +31,7 @@ def steadily(bootstrap: str, topic: str) -> AbstractContextManager[None]:
     return repeating(lambda: produce(bootstrap, topic, records(FORMER, 5)), pause_s=0.002)
 
 
-@pytest.mark.parametrize("turn", range(4))
+@pytest.mark.parametrize("turn", [0, 3])
 def test_nothing_of_a_recreated_source_topic_arrives(lane: RealLane, turn: int) -> None:
     """With more records than before, so that the old position is one of the new topic's, too."""
     lane.make(1)
@@ -50,17 +50,14 @@ def test_nothing_of_a_recreated_source_topic_arrives(lane: RealLane, turn: int) 
     assert "source topic was recreated" in lane.failure(again, 0)
 
 
-@pytest.mark.parametrize("turn", range(3))
-def test_a_copier_that_was_away_meanwhile_reads_nothing_of_the_new_topic(
-    lane: RealLane, turn: int
-) -> None:
+def test_a_copier_that_was_away_meanwhile_reads_nothing_of_the_new_topic(lane: RealLane) -> None:
     """It freezes with no fetch in flight: so no response reports that the topic was deleted."""
     lane.make(1)
     lane.fill(records(FORMER, 50))
     driver = lane.start(1)
     driver.wait_caught_up()
     driver.process.pause()
-    time.sleep(0.5 + 0.01 * turn)  # longer than a broker holds a fetch for which it has nothing
+    time.sleep(0.5)  # longer than a broker holds a fetch for which it has nothing
     recreate_at_once(lane.source, lane.topic)
     lane.fill(records(LATTER, 20_000))
     driver.process.resume()

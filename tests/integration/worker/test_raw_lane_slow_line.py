@@ -72,10 +72,14 @@ def fill_small(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "size_bytes", "share"),
-    [(1_000_000, 24_000_000, SHARE), (50_000, 1_600_000, SHARE_OF_A_TRICKLE)],
+    ("end", "rate", "size_bytes", "share"),
+    [
+        ("source", 1_000_000, 12_000_000, SHARE),
+        ("source", 50_000, 800_000, SHARE_OF_A_TRICKLE),
+        ("target", 1_000_000, 12_000_000, SHARE),
+        ("target", 50_000, 1_200_000, SHARE_OF_A_TRICKLE),
+    ],
 )
-@pytest.mark.parametrize("end", ["source", "target"])
 def test_a_backlog_takes_the_time_of_the_line(
     slow_line: SlowLine,
     source_cluster: KafkaCluster,

@@ -19,6 +19,7 @@ from ureplicator_worker.lifeline.messages import Grant
 
 SEED = 5
 TRANSLATED = 500
+KILLS = 4
 
 
 def start(lane: RealLane, delivery: Delivery) -> StubDriver:
@@ -56,7 +57,7 @@ def assert_true(lane: RealLane, segments: Sequence[Segment], *, end: int) -> Non
 def test_offsets_are_translated_to_the_same_records(lane: RealLane, delivery: Delivery) -> None:
     """Copiers are killed in between: their batches are aborted, or repeated by the next one."""
     lane.make(1)
-    for turn in range(6):
+    for turn in range(KILLS):
         driver = start(lane, delivery)
         driver.wait_online()
         lane.fill_in_turn(turn)
@@ -65,7 +66,7 @@ def test_offsets_are_translated_to_the_same_records(lane: RealLane, delivery: De
         driver.process.kill_tree()
         driver.close()
     driver = start(lane, delivery)
-    for turn in range(6, 14):
+    for turn in range(KILLS, KILLS + 8):
         lane.fill_in_turn(turn)
         driver.wait_caught_up()
     end = driver.report[lane.at(0)].position

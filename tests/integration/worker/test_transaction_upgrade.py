@@ -15,20 +15,21 @@ from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, ClusterClie
 from ureplicator_common.kafka.features import TRANSACTION_FEATURE, transaction_support
 from ureplicator_common.kafka.positions import PROTOCOL_CHECK_S
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
-from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.copier.lanes import LANES, granting
 from ureplicator_testkit.records.labels import assert_holds
 from ureplicator_testkit.records.load import Load
 from ureplicator_testkit.records.topics import read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.lifeline.messages import Grant
 
 PARTITIONS = 3
-EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+IN_TRANSACTIONS = LANES["exactly_once-handled"]
 EPOCHS = 20
 """More than errors bring: with the implicit protocol each transaction has one."""
 UPGRADE = 1
+RECORDS_PER_S = 200
+"""Enough for a transaction at each turn of the copier."""
 
 
 @pytest.fixture
@@ -79,10 +80,9 @@ def test_an_upgrade_is_followed_while_records_are_copied(
     assert transaction_support(client).protocol is TransactionProtocol.ADDED
     lane.make(PARTITIONS)
     (id,) = lane.ids("w1")
-    with Load(lane.source.bootstrap, lane.topic, partitions=PARTITIONS) as load:
-        driver = lane.start(
-            PARTITIONS, grant=lambda part, at: Grant(at, part.topic, settings=EXACTLY_ONCE)
-        )
+    source = lane.source.bootstrap
+    with Load(source, lane.topic, partitions=PARTITIONS, records_per_s=RECORDS_PER_S) as load:
+        driver = lane.start(PARTITIONS, grant=granting(IN_TRANSACTIONS))
         driver.wait_caught_up(60)
         before = epoch(client, id)
         assert before < EPOCHS

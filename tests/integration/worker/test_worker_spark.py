@@ -132,8 +132,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubWorker]:
     try:
         worker.await_ready()
         yield worker
-        assert worker.process.terminate() == 0
-        worker.process.assert_tree_gone()
     finally:
         worker.close()
 
@@ -155,8 +153,8 @@ def own(tmp_path: Path) -> Iterator[Callable[..., StubWorker]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for stub in made:
+        stub.close()
 
 
 def test_an_assignment_is_online_at_once_spread_over_slots_and_released_when_removed(
@@ -300,18 +298,20 @@ def test_pages(worker: StubWorker) -> None:
     assert requests.get(worker.status()["sparkUi"], timeout=10).status_code == 200
 
 
-def test_a_dead_jvm_ends_the_worker_and_every_copier(own: Callable[..., StubWorker]) -> None:
-    worker = own()
-    worker.assign(t=2)
-    worker.await_current({"a.b/t/0": "ONLINE", "a.b/t/1": "ONLINE"})
-    worker.jvm().kill()
-    assert worker.process.wait(5) == 1
+def test_sigterm_releases_then_ends(shared: StubWorker) -> None:
+    """The last one that the shared worker serves."""
+    worker = shared
+    worker.assign(slow=2)
+    worker.await_current({"a.b/slow/0": "ONLINE", "a.b/slow/1": "ONLINE"})
+    assert worker.process.terminate(10) == 0
     worker.process.assert_tree_gone(2)
-    assert "worker w: the JVM ended with code -9" in worker.process.log_text()
-    assert "Traceback" not in worker.process.log_text(), worker.process.log_text()
+    log = worker.process.log_text()
+    assert "a.b/slow/0@1: released" in log
+    assert "exit 0: drained" in log
 
 
-def test_a_frozen_copier_does_not_outlive_the_jvm(own: Callable[..., StubWorker]) -> None:
+def test_a_dead_jvm_ends_the_worker_and_every_copier(own: Callable[..., StubWorker]) -> None:
+    """A frozen one, too."""
     worker = own()
     worker.assign(t=2)
     worker.await_current({"a.b/t/0": "ONLINE", "a.b/t/1": "ONLINE"})
@@ -319,6 +319,8 @@ def test_a_frozen_copier_does_not_outlive_the_jvm(own: Callable[..., StubWorker]
     worker.jvm().kill()
     assert worker.process.wait(8) == 1
     worker.process.assert_tree_gone(2)
+    assert "worker w: the JVM ended with code -9" in worker.process.log_text()
+    assert "Traceback" not in worker.process.log_text(), worker.process.log_text()
 
 
 def test_a_killed_driver_leaves_nothing_behind(own: Callable[..., StubWorker]) -> None:
@@ -329,17 +331,6 @@ def test_a_killed_driver_leaves_nothing_behind(own: Callable[..., StubWorker]) -
     assert len(worker.process.tree()) >= 5
     worker.process.send(signal.SIGKILL)
     worker.process.assert_tree_gone(10)
-
-
-def test_sigterm_releases_then_ends(own: Callable[..., StubWorker]) -> None:
-    worker = own()
-    worker.assign(slow=2)
-    worker.await_current({"a.b/slow/0": "ONLINE", "a.b/slow/1": "ONLINE"})
-    assert worker.process.terminate(10) == 0
-    worker.process.assert_tree_gone(2)
-    log = worker.process.log_text()
-    assert "a.b/slow/0@1: released" in log
-    assert "exit 0: drained" in log
 
 
 def test_a_copier_that_does_not_drain_is_killed_in_the_end(own: Callable[..., StubWorker]) -> None:
@@ -424,9 +415,16 @@ def _commands(worker: StubWorker) -> Iterator[str]:
             yield " ".join(psutil.Process(pid).cmdline())
 
 
-@pytest.mark.parametrize("moment", [_at_once, _with_a_jvm, _with_a_connected_jvm])
 @pytest.mark.parametrize(
-    ("number", "to_group"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)]
+    ("moment", "number", "to_group"),
+    [
+        (_at_once, signal.SIGTERM, False),
+        (_at_once, signal.SIGINT, True),
+        (_with_a_jvm, signal.SIGTERM, True),
+        (_with_a_jvm, signal.SIGINT, True),
+        (_with_a_connected_jvm, signal.SIGTERM, False),
+        (_with_a_connected_jvm, signal.SIGTERM, True),
+    ],
 )
 def test_a_worker_that_is_stopped_while_it_starts_ends_at_once(
     tmp_path: Path,

@@ -14,7 +14,9 @@ TESTS = {
         "integration/worker/test_raw_lane_ownership.py::test_a_copier_that_thaws_never_commits",
         "integration/worker/test_raw_lane_ownership.py::test_sigkill_repeats_no_more_than_was_not_committed",
     ),
-    "exactly once": ("integration/worker/test_exactly_once.py::test_a_backlog_and_what_follows",),
+    "exactly once": (
+        "integration/worker/test_exactly_once.py::test_a_copier_killed_again_and_again_repeats_nothing",
+    ),
     "versions of Kafka": (
         "integration/worker/test_kafka_versions.py::test_every_kind_of_batch_is_copied_once_and_in_order",
     ),
@@ -28,7 +30,7 @@ TESTS = {
         "integration/coordination/test_contract.py::test_the_server_knows_our_session_by_the_same_id",
     ),
     "a fleet that grows and loses a worker": (
-        "integration/fleet/shares/test_leave.py::test_share_of_a_worker_that_leaves_moves_at_once_and_without_a_repeat",
+        "integration/fleet/shared/test_leave.py::test_share_of_a_worker_that_leaves_moves_at_once_and_without_a_repeat",
     ),
     "topics by REST": (
         "integration/fleet/test_rest.py::test_one_reads_what_one_wrote",

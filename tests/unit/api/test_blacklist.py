@@ -35,7 +35,7 @@ def intent(rest: RestFixture) -> TopicIntent:
 
 def blacklisted(rest: RestFixture) -> list[tuple[str, int]]:
     shown = rest.call("GET", "/blacklist").get_json()["blacklist"]
-    return [(each["topic"], each["partition"]) for each in shown]
+    return [(entry["topic"], entry["partition"]) for entry in shown]
 
 
 # --- Pause and resume

@@ -11,7 +11,7 @@ import pytest
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Partition, PartitionState, Route, TopicState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker, PartitionLoad, TopicIntent
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_controller.api.services.clusters import SCRAPED_MAX_AGE_S
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 from ureplicator_testkit.kafka.clients import MemoryTopicAdmin
@@ -105,7 +105,7 @@ def test_validation(busy: RestFixture) -> None:
     assert shown["numErrorTopics"] == 1
     assert shown["IdealState"] == {"w1": 3, "w2": 2}
     assert shown["ExternalView"] == {"w1": 3, "w2": 0}
-    assert [(each["topic"], each["partition"]) for each in shown["mismatches"]] == [
+    assert [(mismatch["topic"], mismatch["partition"]) for mismatch in shown["mismatches"]] == [
         ("orders", 2),
         ("orders", 3),
         ("quiet", 0),
@@ -120,7 +120,7 @@ def test_validation_of_one_route(new_rest: NewRest) -> None:
     assert rest.call("GET", "/validation").get_json()["numTopicPartitions"] == 7
     shown = rest.call("GET", "/validation?src=b").get_json()
     assert shown["numTopicPartitions"] == 3
-    assert {each["route"] for each in shown["mismatches"]} == {"b.d"}
+    assert {mismatch["route"] for mismatch in shown["mismatches"]} == {"b.d"}
 
 
 def test_source_validation_changes_nothing(rest: RestFixture) -> None:

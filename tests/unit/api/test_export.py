@@ -30,14 +30,12 @@ from ureplicator_common.znode_contents import (
     Switches,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
+from ureplicator_common.znodes.fleet import decode_switches, encode_switches
+from ureplicator_common.znodes.topics import encode_blacklisted, encode_ideal
+from ureplicator_common.znodes.workers import (
     decode_known_worker,
-    decode_switches,
     encode_assignment,
-    encode_blacklisted,
-    encode_ideal,
     encode_known_worker,
-    encode_switches,
 )
 from ureplicator_controller.core.reporting.export import numbers, ranges
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination
@@ -215,7 +213,7 @@ def test_changes_to_the_meaning_of_positions_are_refused_and_the_others_made(
     rest.place("orders", {0: "w1"})
     for query in ("dry_run=true", "dry_run=false", ""):
         result = put(rest, "topics/orders", ORDERS, query=query)
-        assert [each["field"] for each in result["refused"]] == [field], query
+        assert [refusal["field"] for refusal in result["refused"]] == [field], query
         assert result["result"] == ("changed" if query else "unchanged")
         assert (rest.intent("orders") == there) == (query == "dry_run=true")
     now = stored(rest)
@@ -268,7 +266,7 @@ def test_a_topic_that_may_have_been_copied_keeps_its_start_position(
     elif by == "garbled":
         rest.put(rest.paths.ideal_topic(key), b"?")
     refused = put(rest, "topics/orders", ORDERS)["refused"]
-    assert "initialPartitions" in [each["field"] for each in refused]
+    assert "initialPartitions" in [refusal["field"] for refusal in refused]
     assert stored(rest).initial_partitions == 0
 
 
@@ -278,7 +276,9 @@ class _GivenMeanwhile(MemoryCoordination):
     meanwhile: Callable[[], None] | None = None
 
     def transact(self, operations: Sequence[Operation]) -> None:
-        if self.meanwhile is not None and any(isinstance(each, Set) for each in operations):
+        if self.meanwhile is not None and any(
+            isinstance(operation, Set) for operation in operations
+        ):
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()
         super().transact(operations)
@@ -292,7 +292,7 @@ def test_a_topic_assigned_meanwhile_keeps_its_start_position(new_rest: NewRest) 
     rest.coordination.meanwhile = lambda: rest.place("orders", {0: "w1"})
     result = put(rest, "topics/orders", ORDERS)
     assert rest.coordination.meanwhile is None
-    assert "initialPartitions" in [each["field"] for each in result["refused"]]
+    assert "initialPartitions" in [refusal["field"] for refusal in result["refused"]]
     assert stored(rest).initial_partitions == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.model import EventKind, OwnerEpoch, Partition, WorkerId
 from ureplicator_common.znode_contents import PastEvent
-from ureplicator_common.znodes import encode_history
+from ureplicator_common.znodes.fleet import encode_history
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 MOVES = [
@@ -42,12 +42,12 @@ def moved(rest: RestFixture) -> RestFixture:
 
 def numbers(rest: RestFixture, query: str) -> list[int]:
     shown = rest.call("GET", f"/history?{query}").get_json()["history"]
-    return [each["number"] for each in shown]
+    return [event["number"] for event in shown]
 
 
 def test_the_last_events_newest_first(moved: RestFixture) -> None:
     shown = moved.call("GET", "/history").get_json()["history"]
-    assert [each["number"] for each in shown] == list(range(129, 29, -1))
+    assert [event["number"] for event in shown] == list(range(129, 29, -1))
     assert shown[0] == {
         "number": 129,
         "time": "1970-01-01T00:00:01.129+00:00",
@@ -118,7 +118,7 @@ def test_an_unreadable_block_hides_no_other(moved: RestFixture) -> None:
     moved.put(moved.paths.history_block(1), b"{")
     assert len(numbers(moved, "limit=500")) == 66
     unreadable = moved.call("GET", "/validation").get_json()["unreadable"]
-    assert [each["path"] for each in unreadable] == [moved.paths.history_block(1)]
+    assert [node["path"] for node in unreadable] == [moved.paths.history_block(1)]
 
 
 # --- Request ids

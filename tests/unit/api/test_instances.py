@@ -39,7 +39,7 @@ def test_kept_texts_are_those_of_the_present_state(seed: int) -> None:
         shown = InstanceList.model_validate_json(body, strict=True)
         assert set(shown.instances) == set(seen.sessions)
         held = sum(worker.heldPartitions for worker in shown.workers.values())
-        assert held == sum(len(each) for each in external_view(seen).values())
+        assert held == sum(len(holders) for holders in external_view(seen).values())
 
 
 def test_only_workers_that_changed_are_described_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.model import Limited, Partition, TopicKey, WorkerId
 from ureplicator_common.znode_contents import PartitionLoad, Switches, TopicIntent
-from ureplicator_common.znodes import decode_switches, encode_switches
+from ureplicator_common.znodes.fleet import decode_switches, encode_switches
 from ureplicator_controller.api.http.models.limits import MAX_LIMITS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
@@ -62,7 +62,7 @@ def test_measured_rates_are_summed_over_workers_and_slots(rest: RestFixture) -> 
             for number in (0, 1)
         }
         rest.put_loads(id, loads)
-    measured = {each["kind"]: each["measuredBytesPerSecond"] for each in listed(rest)}
+    measured = {limit["kind"]: limit["measuredBytesPerSecond"] for limit in listed(rest)}
     assert measured == {"route": 8_000, "topic": 4_000, "worker": 4_000}
 
 

@@ -45,7 +45,7 @@ def requested(rest: RestFixture) -> dict[int, int]:
 
 def effects(shown: Any) -> list[tuple[Any, ...]]:
     names = ("from", "to", "repeated", "skipped", "lost")
-    return [tuple(each[name] for name in names) for each in shown["partitions"]]
+    return [tuple(partition[name] for name in names) for partition in shown["partitions"]]
 
 
 # Show.
@@ -194,7 +194,7 @@ def test_seeding_from_a_group_of_the_source(copied: RestFixture) -> None:
 def test_a_group_of_any_name_seeds(copied: RestFixture, name: str) -> None:
     copied.source_groups.put(name, "orders", 1, 44)
     shown = send(copied, {"group": name, "partition": 1}, query="?dry_run=true")["partitions"]
-    assert [(each["partition"], each["to"]) for each in shown] == [(1, 44)]
+    assert [(partition["partition"], partition["to"]) for partition in shown] == [(1, 44)]
 
 
 def test_a_group_of_the_target_seeds_nothing(copied: RestFixture) -> None:
@@ -244,9 +244,7 @@ def test_what_a_request_does_is_visible_elsewhere(copied: RestFixture) -> None:
     }
     assert copied.call("GET", "/topics/orders").get_json()["effectiveState"] == "active"
     excluded = copied.call("GET", "/validation").get_json()["excluded"]
-    assert [(each["partitions"], each["state"]) for each in excluded] == [
-        ([0], "position requested")
-    ]
+    assert [(row["partitions"], row["state"]) for row in excluded] == [([0], "position requested")]
 
 
 # Forget.
@@ -261,10 +259,10 @@ def test_forgetting_positions(copied: RestFixture, start: str, begins: list[int]
     for number in range(3):
         copied.logs["source"].logs["orders", number].times = [BatchTime(10, 49, 1_000)]
     response = copied.call("DELETE", f"{PATH}?dry_run=true")
-    assert [each["beginsAt"] for each in response.get_json()["partitions"]] == begins
+    assert [partition["beginsAt"] for partition in response.get_json()["partitions"]] == begins
     assert requested(copied) == {}
     shown = copied.call("DELETE", PATH).get_json()
-    assert [each["to"] for each in shown["partitions"]] == [None, None, None]
+    assert [partition["to"] for partition in shown["partitions"]] == [None, None, None]
     assert requested(copied) == {0: -1, 1: -1, 2: -1}
 
 
@@ -321,7 +319,7 @@ def test_a_dry_run_shows_what_would_be_refused_for_each_partition(copied: RestFi
     copied.source_groups.put("some", "orders", 0, 40)
     copied.source_groups.put("some", "orders", 1, 40)
     shown = send(copied, {"group": "some"}, query="?dry_run=true")["partitions"]
-    assert [each.get("refused") for each in shown] == [
+    assert [partition.get("refused") for partition in shown] == [
         None,
         "offset 40 is out of range: the source ends at 9",
         "group some has no offset for it",

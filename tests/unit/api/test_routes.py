@@ -15,7 +15,7 @@ from ureplicator_common.model import (
     WorkerSelection,
 )
 from ureplicator_common.znode_contents import Switches, TopicIntent
-from ureplicator_common.znodes import decode_switches, encode_switches
+from ureplicator_common.znodes.fleet import decode_switches, encode_switches
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
 ROUTES = ({"source": "west", "target": "east"}, {"source": "east", "target": "west"})
@@ -98,7 +98,7 @@ def test_topics_of_a_paused_route_are_excluded_with_the_reason(rest: RestFixture
     assert set(shown["excluded"].values()) == {"paused: the whole route"}
     found = rest.call("GET", "/validation").get_json()
     assert found["numPausedTopicPartitions"] == 3
-    assert [each["topic"] for each in found["excluded"]] == ["orders", "quiet"]
+    assert [topic["topic"] for topic in found["excluded"]] == ["orders", "quiet"]
     assert found["mismatches"] == []
     assert (
         'ureplicator_route_paused{fleet="test",route="source.target"} 1.0'

@@ -61,7 +61,7 @@ def test_topic_that_another_fleet_gives_up_is_imported(claiming: RestFixture) ->
     assert claiming.call("PUT", f"{path}other", json=given).status_code == 200
     assert claiming.intent("orders") is not None
     others = claiming.claims["target"].log().read().others("other", "orders")
-    assert [each.fleet for each in others] == ["test"]
+    assert [claim.fleet for claim in others] == ["test"]
 
 
 def test_copy_of_another_fleet_is_not_copied_back(claiming: RestFixture) -> None:
@@ -92,7 +92,7 @@ def test_claims_are_listed_and_those_of_a_fleet_that_is_gone_withdrawn(
     log.write(THEIRS)
     log.write(Claim("other", "ships", "far.target", "far-id", "ships", since_ms=5))
     listed = claiming.call("GET", "/claims").get_json()
-    shown = [(each["targetTopic"], each["fleet"], each["holds"]) for each in listed["claims"]]
+    shown = [(claim["targetTopic"], claim["fleet"], claim["holds"]) for claim in listed["claims"]]
     assert shown == [("orders", "gone", True), ("orders", "other", False), ("ships", "other", True)]
     assert listed["claims"][2] == {
         "cluster": "target",
@@ -107,7 +107,7 @@ def test_claims_are_listed_and_those_of_a_fleet_that_is_gone_withdrawn(
     done = claiming.call("DELETE", "/claims/orders?fleet=gone").get_json()
     assert done["withdrawn"] == listed["claims"][0]
     left = claiming.call("GET", "/claims").get_json()["claims"]
-    assert [(each["targetTopic"], each["holds"]) for each in left] == [
+    assert [(claim["targetTopic"], claim["holds"]) for claim in left] == [
         ("orders", True),
         ("ships", True),
     ]

@@ -10,7 +10,7 @@ import pytest
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.model import PartitionState, TopicState
 from ureplicator_common.znode_contents import SyncKind, SyncReport, TopicIntent
-from ureplicator_common.znodes import encode_sync
+from ureplicator_common.znodes.routes import encode_sync
 from ureplicator_controller.core.topics.target_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
@@ -76,8 +76,8 @@ def test_an_imported_topic(rest: RestFixture) -> None:
         rest.call("PUT", f"/import/topics/orders?dry_run={dry_run}", json=item).get_json()
         for dry_run in ("true", "false", "false")
     ]
-    assert [each["result"] for each in responses] == ["created", "created", "unchanged"]
-    assert [each.get("warnings") for each in responses] == [None, [WARNING], None]
+    assert [response["result"] for response in responses] == ["created", "created", "unchanged"]
+    assert [response.get("warnings") for response in responses] == [None, [WARNING], None]
 
 
 # --- Later
@@ -169,7 +169,7 @@ def report(rest: RestFixture, harm: dict[str, str]) -> None:
 
 def listed(rest: RestFixture) -> list[tuple[str, int, str]]:
     found = rest.call("GET", "/validation").get_json()["mismatches"]
-    return [(each["topic"], each["partition"], each["reason"]) for each in found]
+    return [(mismatch["topic"], mismatch["partition"], mismatch["reason"]) for mismatch in found]
 
 
 def test_settings_that_do_harm_are_mismatches_until_they_are_mended(harmed: RestFixture) -> None:
@@ -179,7 +179,7 @@ def test_settings_that_do_harm_are_mismatches_until_they_are_mended(harmed: Rest
     assert found["mismatches"][0]["ideal"] == found["mismatches"][0]["actual"] == {"w1": "ONLINE"}
     assert found["mismatches"][0]["since"] == 77
     shown = harmed.call("GET", "/topics/orders").get_json()["mismatches"]
-    assert [each["reason"] for each in shown] == [HARM, HARM]
+    assert [mismatch["reason"] for mismatch in shown] == [HARM, HARM]
     assert harmed.call("GET", "/topics/quiet").get_json()["mismatches"] == []
     assert mismatch_metric(harmed) == 2
     report(harmed, {})

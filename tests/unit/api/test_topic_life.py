@@ -9,7 +9,8 @@ import pytest
 from ureplicator_common.coordination import Delete
 from ureplicator_common.model import OwnerEpoch, Partition, TopicKey, TopicState, WorkerId
 from ureplicator_common.znode_contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
-from ureplicator_common.znodes import encode_assignment, encode_memory
+from ureplicator_common.znodes.routes import encode_memory
+from ureplicator_common.znodes.workers import encode_assignment
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 AUTO = ({"source": "source", "target": "target", "auto_whitelist": {"enabled": True}},)
@@ -37,7 +38,7 @@ def intent(rest: RestFixture, topic: str = "orders") -> TopicIntent:
 
 def blacklisted(rest: RestFixture) -> list[str]:
     shown = rest.call("GET", "/blacklist").get_json()
-    return [each["topic"] for each in shown["topics"]]
+    return [topic["topic"] for topic in shown["topics"]]
 
 
 # --- Whitelisting by hand

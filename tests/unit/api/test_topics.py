@@ -17,7 +17,8 @@ from ureplicator_common.model import (
     position_group,
 )
 from ureplicator_common.znode_contents import IsolatedSubject, TopicIntent
-from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS, encode_isolated
+from ureplicator_common.znodes.fleet import encode_isolated
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.core.topics.target_limits import NO_LIMIT_MS
 from ureplicator_testkit.control.rest_fixture import (
     ONE_ROUTE,
@@ -368,7 +369,7 @@ def test_a_topic_without_a_worker(rest: RestFixture) -> None:
     shown = rest.call("GET", "/topics/orders").get_json()
     assert shown["idealState"] == {"0": {}, "1": {}, "2": {}, "3": {}}
     assert shown["externalView"] == {}
-    assert [each["reason"] for each in shown["mismatches"]] == ["not placed yet"] * 4
+    assert [mismatch["reason"] for mismatch in shown["mismatches"]] == ["not placed yet"] * 4
     assert shown["mismatches"][0]["since"] is None
 
 
@@ -391,7 +392,7 @@ def test_ideal_state_against_external_view(rest: RestFixture) -> None:
         "w2": {"2": "OFFLINE"},
     }
     assert shown["serverToNumPartitionsMapping"] == {"w1": 1, "w2": 0}
-    assert [each["partition"] for each in shown["mismatches"]] == [1, 2, 3]
+    assert [mismatch["partition"] for mismatch in shown["mismatches"]] == [1, 2, 3]
     assert shown["mismatches"][0] == {
         "partition": 1,
         "ideal": {"w1": "ONLINE"},

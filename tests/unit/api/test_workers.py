@@ -15,10 +15,10 @@ from ureplicator_common.znode_contents import (
     KnownWorker,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
+from ureplicator_common.znodes.topics import encode_ideal
+from ureplicator_common.znodes.workers import (
     decode_known_worker,
     encode_assignment,
-    encode_ideal,
     encode_known_worker,
 )
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of

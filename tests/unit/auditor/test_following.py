@@ -95,10 +95,10 @@ def test_a_partition_is_compared_when_its_copy_can_be_read_up_to_the_position(
     log = logs.logs["orders", 0]
     log.open_from = 0
     following.step()
-    assert [each[0][0] for each in ranges(audits)] == [1]
+    assert [audit[0][0] for audit in ranges(audits)] == [1]
     log.end, log.open_from = 51, None
     following.step()
-    assert [each[0][0] for each in ranges(audits)] == [1, 0]
+    assert [audit[0][0] for audit in ranges(audits)] == [1, 0]
     state = standing(
         audits.written(), CopiedTopic(2, "s", "t", {0: 30, 1: 10}), now_ms=0, stale_after_s=1
     )
@@ -178,7 +178,7 @@ def test_a_topic_without_a_record_that_shows_its_size_goes_on_with_a_guess(
         request: AuditRequest, on_progress: Progress, watch: Watch | None = None
     ) -> AuditResult:
         result = audits.compare(request, on_progress)
-        nothing = (replace(each, compared=0) for each in result.partitions)
+        nothing = (replace(partition, compared=0) for partition in result.partitions)
         return replace(result, partitions=tuple(nothing))
 
     following._compare = markers
@@ -203,7 +203,7 @@ def test_differences_that_are_found_again_stay(
         following.step()
         state = audits.written()
         assert state.differences == {"missing": 1}
-        assert [each.source_offset for each in state.findings] == [7]
+        assert [finding.source_offset for finding in state.findings] == [7]
     assert ranges(audits)[compared:] == [[(1, 0, 8, -1)]] * 4, "after 0, 60, 180 and 480 s"
     assert following.differences == 1
 
@@ -243,7 +243,7 @@ def test_the_topic_verified_longest_ago_comes_first(
     copied(positions, 9, topic="clicks")
     copied(positions, 9, 9)
     following.step()
-    assert [each.topic for each in audits.compared] == ["orders", "clicks"]
+    assert [request.topic for request in audits.compared] == ["orders", "clicks"]
 
 
 def test_topics_that_are_not_copied_or_not_equal_are_left_out(
@@ -333,7 +333,7 @@ def test_a_topic_that_fails_does_not_hold_up_the_others(
     copied(positions, 9, topic="broken")
     copied(positions, 9, 9)
     assert following.step()
-    assert [each.topic for each in audits.compared] == ["broken", "orders"]
+    assert [request.topic for request in audits.compared] == ["broken", "orders"]
     state = audits.written()
     assert state.partitions[0].next == 9
     (failure,) = following.failures.failing.values()
@@ -488,7 +488,7 @@ def test_no_state_is_left_of_a_topic_that_is_removed_while_it_is_written(
     transact = client.transact
 
     def late(operations: Sequence[Operation]) -> None:
-        if any(each.path == audits.paths.audits.state(KEY) for each in operations):
+        if any(operation.path == audits.paths.audits.state(KEY) for operation in operations):
             client.transact = transact  # type: ignore[method-assign]
             audits.remove()
         transact(operations)

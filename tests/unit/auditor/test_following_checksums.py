@@ -68,7 +68,7 @@ def test_what_is_equal_by_its_checksums_is_verified_at_any_rate(
     copied(positions, 100_000_000, 0)
     audits.clock.advance(30)
     following.step()
-    assert [(each.topic, each.places, each.ends[0]) for each in scanner.wanted] == [
+    assert [(scan.topic, scan.places, scan.ends[0]) for scan in scanner.wanted] == [
         ("orders", {0: Place(10, 10)}, 100_000_000)
     ]
     assert len(audits.compared) == 1
@@ -107,7 +107,7 @@ def test_only_the_records_around_a_difference_are_compared(
     assert audits.compared[1].options.stop_at_end
     state = audits.written()
     assert (state.partitions[0].first, state.partitions[0].next) == (0, 90_000)
-    assert [each.source_offset for each in state.findings] == [5_003]
+    assert [finding.source_offset for finding in state.findings] == [5_003]
     assert (state.passed, state.skipped, following.differences) == (90_000, 0, 1)
 
 

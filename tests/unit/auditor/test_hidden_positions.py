@@ -18,10 +18,10 @@ def test_a_topic_whose_positions_are_not_shown_does_not_hold_up_the_others() -> 
     copied(positions, 9, 9)
     audits.clock.advance(30)
     assert following.step()
-    assert [each.topic for each in audits.compared] == ["orders"]
+    assert [request.topic for request in audits.compared] == ["orders"]
     reason = "PartitionUnavailable: hidden/0: TOPIC_AUTHORIZATION_FAILED"
     assert audits.written("hidden").failure == reason
-    assert [each.reason for each in following.failures.failing.values()] == [reason]
+    assert [failure.reason for failure in following.failures.failing.values()] == [reason]
     positions.groups[GROUP].unreadable.clear()
     copied(positions, 0, topic="hidden")
     audits.clock.advance(3_600)

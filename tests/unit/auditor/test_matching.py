@@ -26,8 +26,8 @@ class Topic:
         """`copy`: batches of the target."""
         source = [[content(n) for n in range(at, at + SIZE)] for at in range(0, COUNT, SIZE)]
         self._source, self._target = _stored(source), _stored(copy)
-        self._originals = list(enumerate(each for batch in source for each in batch))
-        self._copies = list(enumerate(each for batch in copy for each in batch))
+        self._originals = list(enumerate(record for batch in source for record in batch))
+        self._copies = list(enumerate(record for batch in copy for record in batch))
         self.read: list[tuple[int, int]] = []
         self.scans = 0
 
@@ -35,8 +35,8 @@ class Topic:
         self.scans += 1
         return {
             number: Lockstep(
-                (each for each in self._source if each.next > place.source),
-                (each for each in self._target if each.next > place.target),
+                (piece for piece in self._source if piece.next > place.source),
+                (piece for piece in self._target if piece.next > place.target),
                 place=place,
                 end=ends[number],
             ).run()
@@ -146,7 +146,7 @@ def test_a_planted_difference_is_named_and_nothing_before_it_is_read(seed: int) 
 
 def test_a_merged_batch_is_compared_by_records_alone_and_is_no_difference() -> None:
     batches = whole()
-    batches[50:54] = [[each for part in batches[50:54] for each in part]]
+    batches[50:54] = [[record for part in batches[50:54] for record in part]]
     topic = Topic(batches)
     progress = topic.matched()
     assert (findings(progress), progress.places[0]) == ([], Place(COUNT, COUNT))
@@ -156,7 +156,9 @@ def test_a_merged_batch_is_compared_by_records_alone_and_is_no_difference() -> N
 
 def test_a_topic_that_is_merged_throughout_is_left_to_the_byte_rate() -> None:
     batches = whole()
-    merged = [[each for part in batches[at : at + 4] for each in part] for at in range(0, 300, 4)]
+    merged = [
+        [record for part in batches[at : at + 4] for record in part] for at in range(0, 300, 4)
+    ]
     topic = Topic(merged)
     progress = topic.matched()
     assert progress.places[0].source < 1_000

@@ -50,7 +50,7 @@ class Auditor:
         """Number of closes of each session, once the main thread has looked."""
         self.clock.advance(seconds)
         self.spark.end_idle()
-        return [each.closed for each in self.sessions]
+        return [session.closed for session in self.sessions]
 
 
 def test_comparisons_share_a_session_that_ends_when_idle() -> None:
@@ -112,4 +112,4 @@ def test_close_ends_a_session_that_is_used() -> None:
     auditor.spark.close()
     with auditor.spark.session():
         auditor.spark.close()
-        assert [each.closed for each in auditor.sessions] == [1]
+        assert [session.closed for session in auditor.sessions] == [1]

@@ -53,7 +53,11 @@ def test_repeats_are_differences_only_in_exactly_once() -> None:
     assert difference_counts(RESULT) == {"altered": 1, "missing": 2}
     once = replace(RESULT, delivery=Delivery.EXACTLY_ONCE)
     assert difference_counts(once) == {"altered": 1, "missing": 2, "repeated": 3}
-    assert [each.kind for each in stored_findings(RESULT)] == ["missing", "altered", "missing"]
+    assert [finding.kind for finding in stored_findings(RESULT)] == [
+        "missing",
+        "altered",
+        "missing",
+    ]
     assert len(stored_findings(once)) == 4
 
 

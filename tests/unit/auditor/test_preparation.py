@@ -159,9 +159,9 @@ def test_one_client_of_each_cluster_describes_all_topics_in_batches(
     monkeypatch.setattr(preparation, "BATCH", 2)
     clusters, opened = Clusters(source={}, target={}), list[str]()
     batches: list[Sequence[str]] = []
-    for each in clusters.admins.values():
-        each.put("clicks", 1)
-        each.put("views", 1, configs={"cleanup.policy": "compact"})
+    for admin in clusters.admins.values():
+        admin.put("clicks", 1)
+        admin.put("views", 1, configs={"cleanup.policy": "compact"})
     west = clusters.admins["west"]
     find = west.find
     west.find = lambda topics: batches.append(topics) or find(topics)  # type: ignore
@@ -189,8 +189,8 @@ def test_one_client_of_each_cluster_describes_all_topics_in_batches(
 
 def test_a_topic_that_is_not_described_does_not_hold_up_the_others() -> None:
     clusters = Clusters(source={}, target={})
-    for each in clusters.admins.values():
-        each.put("clicks", 1)
+    for admin in clusters.admins.values():
+        admin.put("clicks", 1)
     clusters.admins["west"].troubled = {"clicks"}
     prepare = clusters.preparation()
     clicks = TopicKey(KEY.route, "clicks")

@@ -77,7 +77,7 @@ def test_differences_are_kept_until_they_are_compared_again(audits: AuditFixture
     auditor.step()
     state = audits.written()
     assert state.partitions[1].differences == Differences(7, 7, {"missing": 1})
-    assert [each.source_offset for each in state.findings] == [7]
+    assert [finding.source_offset for finding in state.findings] == [7]
     audits.differing = []
     audits.request("r2")
     auditor.step()
@@ -94,7 +94,7 @@ def test_the_oldest_request_comes_first(audits: AuditFixture) -> None:
     auditor = audits.auditor(audits.client())
     assert auditor.step()
     assert auditor.step()
-    assert [each.topic for each in audits.compared] == ["orders", "clicks"]
+    assert [request.topic for request in audits.compared] == ["orders", "clicks"]
 
 
 def test_one_of_two_auditors_carries_a_request_out(audits: AuditFixture) -> None:
@@ -165,7 +165,7 @@ def test_progress_is_written_within_a_round(audits: AuditFixture) -> None:
 
     auditor._compare = watched
     auditor.step()
-    assert [each and each.compared for each in seen] == [30]
+    assert [running and running.compared for running in seen] == [30]
 
 
 def test_a_failed_audit_has_its_reason_and_is_not_repeated(audits: AuditFixture) -> None:
@@ -339,7 +339,7 @@ def test_a_result_that_cannot_be_written_does_not_hold_up_other_requests(
     auditor._nodes.finish = too_large  # type: ignore[method-assign]
     assert auditor.step()
     assert auditor.step()
-    assert [each.topic for each in audits.compared] == ["orders", "clicks"]
+    assert [compared.topic for compared in audits.compared] == ["orders", "clicks"]
     assert not auditor.step(), "it is tried again later"
     assert audits.running() is None
     audits.clock.advance(60)
@@ -403,8 +403,8 @@ def test_nothing_is_written_while_nodes_are_there(audits: AuditFixture) -> None:
     written: list[Sequence[Operation]] = []
     assert nodes.register(LiveAuditor())
     assert nodes.follow(ROUTE, Follower("a1", 5))
-    for each in (client, other):
-        each.transact = written.append  # type: ignore[assignment, method-assign]
+    for either in (client, other):
+        either.transact = written.append  # type: ignore[assignment, method-assign]
     assert nodes.register(LiveAuditor())
     assert nodes.follow(ROUTE, Follower("a1", 6))
     assert not audits.nodes(other, "a2").follow(ROUTE, Follower("a2", 6))

@@ -29,7 +29,7 @@ def test_all_is_compared_where_it_fits() -> None:
 def test_beyond_the_budget_the_newest_part_is_compared() -> None:
     found = samples(NEW, budget_bytes=300_000)
     assert found == {0: Sample(7_500, 10_000, -1, 7_500), 1: Sample(2_000, 2_500, -1, 1_500)}
-    assert sum(each.next - each.first for each in found.values()) * 100 == 300_000
+    assert sum(sample.next - sample.first for sample in found.values()) * 100 == 300_000
 
 
 def test_a_part_is_worth_its_task() -> None:

@@ -19,7 +19,11 @@ from ureplicator_common.audits import (
 )
 from ureplicator_common.model import TopicKey, position_group
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import encode_audit_claim, encode_audit_request, encode_audit_state
+from ureplicator_common.znodes.audits import (
+    encode_audit_claim,
+    encode_audit_request,
+    encode_audit_state,
+)
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 

@@ -13,7 +13,8 @@ from ureplicator_common.audits import (
     VerifiedRange,
 )
 from ureplicator_common.audits.ranges import merged_range, with_compared, with_run
-from ureplicator_common.znodes import LIMIT_BYTES, decode_audit_state, encode_audit_state
+from ureplicator_common.znodes.audits import decode_audit_state, encode_audit_state
+from ureplicator_common.znodes.codec import LIMIT_BYTES
 
 MISSING = Differences(20, 30, {"missing": 2})
 

@@ -21,7 +21,7 @@ from ureplicator_common.audits import (
 from ureplicator_common.kafka import BatchTime
 from ureplicator_common.model import TopicKey, TopicState, position_group
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import (
+from ureplicator_common.znodes.audits import (
     decode_audit_request,
     encode_audit_claim,
     encode_audit_state,
@@ -201,7 +201,7 @@ def test_a_range_of_offsets_or_times(
     for number in range(3):
         times = [BatchTime(10, 24, NOW_MS - 7_200_000), BatchTime(25, 49, NOW_MS - 1_800_000)]
         copied.logs["source"].logs["orders", number].times = times
-    found = {each["partition"]: (each["from"], each["to"]) for each in send(copied, body)["ranges"]}
+    found = {part["partition"]: (part["from"], part["to"]) for part in send(copied, body)["ranges"]}
     assert found == ranges
 
 

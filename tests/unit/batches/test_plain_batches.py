@@ -274,6 +274,16 @@ def test_offsets_that_no_log_has_are_corrupt() -> None:
     assert (found.fetch_offset, found.corrupt) == (5, True)
 
 
+@pytest.mark.parametrize("later_ms", [(1 << 14) - 1, 1 << 14])
+def test_a_time_that_needs_three_bytes_has_the_outcome_of_the_general_way(later_ms: int) -> None:
+    """Numbers of up to two bytes are looked up."""
+    rows = [(NOW_MS, None, None, ()), *[(NOW_MS + later_ms, None, None, ())] * 4]
+    log = BatchLog(end=0, epoch=3)
+    log.put(*[batches.batch([row]) for row in rows])
+    found = outcome(b"".join(log.taken))
+    assert [row[:2] for row in found.records] == [(at, row[0]) for at, row in enumerate(rows)]
+
+
 def test_numbers_of_three_bytes_are_written() -> None:
     """So many records are in one batch that their offsets take three bytes."""
     one = batches.batch([(NOW_MS, None, None, ())])

@@ -205,7 +205,7 @@ def test_all_kinds_are_merged(codec: int) -> None:
         batches.batch(3, base_offset=10, codec=codec),
         batches.batch(2, base_offset=14, codec=codec, deltas=[1, 3]),
         batches.patched(stamped, max_timestamp=77),
-        *(each for each in old if codec != batches.NONE),
+        *(batch for batch in old if codec != batches.NONE),
         batches.batch(1, base_offset=40, codec=codec),
     ]
     wanted = [row for part in parts for row in taken(part)]

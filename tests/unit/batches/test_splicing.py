@@ -30,8 +30,8 @@ def spliced(stored: Sequence[bytes], *, regular: bool) -> Result:
     shorter = Records._splice_regular if regular else lambda _, __, at, *___: (0, at)
     with mock.patch.object(Records, "_splice_regular", shorter):
         try:
-            for each in stored:
-                header, body = Header(each, 0), memoryview(each)[HEADER_BYTES:]
+            for batch in stored:
+                header, body = Header(batch, 0), memoryview(batch)[HEADER_BYTES:]
                 end = records.splice(
                     body, 0, header.records, header.base_offset, header.base_timestamp_ms
                 )
@@ -93,12 +93,14 @@ def test_the_outcome_is_that_of_the_longer_way(
 def test_garbled_records_are_found_as_in_the_longer_way(
     drawn: list[tuple[list[int], list[int], int, int]], flips: int, data: st.DataObject
 ) -> None:
-    stored = [bytearray(each) for each in stored_batches(drawn)]
+    stored = [bytearray(batch) for batch in stored_batches(drawn)]
     for _ in range(flips):
-        each = data.draw(st.sampled_from(stored))
-        each[data.draw(st.integers(HEADER_BYTES, len(each) - 1))] ^= data.draw(st.integers(1, 255))
-    found = spliced([bytes(each) for each in stored], regular=True)
-    assert found == spliced([bytes(each) for each in stored], regular=False)
+        batch = data.draw(st.sampled_from(stored))
+        batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] ^= data.draw(
+            st.integers(1, 255)
+        )
+    found = spliced([bytes(batch) for batch in stored], regular=True)
+    assert found == spliced([bytes(batch) for batch in stored], regular=False)
 
 
 @pytest.mark.parametrize("key", [b"", b"k", None])
@@ -146,7 +148,7 @@ def test_records_with_the_time_of_the_broker() -> None:
     records.splice(body, 0, 3, 0, NOW_MS, NOW_MS + 77)
     built = records.build(codec=0)
     assert built is not None
-    assert {each.timestamp_ms for each in batches.decode(built.data)} == {NOW_MS + 77}
+    assert {record.timestamp_ms for record in batches.decode(built.data)} == {NOW_MS + 77}
 
 
 @pytest.mark.parametrize("cut_bytes", range(1, 12))

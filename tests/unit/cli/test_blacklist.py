@@ -13,7 +13,7 @@ def test_the_blacklist(rest: RestFixture, url: str) -> None:
     assert "no longer copied" in run("blacklist", "add", "orders/3", url=url).stdout
     assert "orders/3" in run("blacklist", url=url).stdout
     listed = json.loads(run("blacklist", "list", "--json", url=url).stdout)["blacklist"]
-    assert [(each["topic"], each["partition"]) for each in listed] == [("orders", 3)]
+    assert [(row["topic"], row["partition"]) for row in listed] == [("orders", 3)]
     for what in ("orders/3", "orders/9", "orders/x", "nowhere/0", "a b"):
         refused = run("blacklist", "add", what, url=url)
         assert (refused.exit_code, refused.stdout) == (1, "")

@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker, LiveWorker, TopicIntent
-from ureplicator_common.znodes import encode_known_worker, encode_live_worker
+from ureplicator_common.znodes.workers import encode_known_worker, encode_live_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, NewRest, RestFixture
 
@@ -54,7 +54,7 @@ def test_a_partition_that_is_still_copied_is_not_offline_yet(rest: RestFixture, 
 def test_validation_lists_excluded_partitions(rest: RestFixture) -> None:
     exclude_some(rest)
     shown = rest.call("GET", "/validation?src=source").get_json()
-    assert [(each["topic"], each["partitions"], each["state"]) for each in shown["excluded"]] == [
+    assert [(row["topic"], row["partitions"], row["state"]) for row in shown["excluded"]] == [
         ("gone", [0, 1], "stopped"),
         ("orders", [0, 1, 2, 3], "paused"),
         ("quiet", [1, 2], "blacklisted"),

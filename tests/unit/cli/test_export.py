@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from ureplicator_common.coordination import Delete, with_ancestors
 from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker, Switches, TopicIntent
-from ureplicator_common.znodes import encode_blacklisted, encode_known_worker, encode_switches
+from ureplicator_common.znodes.fleet import encode_switches
+from ureplicator_common.znodes.topics import encode_blacklisted
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
@@ -53,7 +55,7 @@ def file(rest: RestFixture, url: str, tmp_path: Path) -> Path:
 def wipe(rest: RestFixture) -> None:
     """Wipe the tree in ZooKeeper."""
     below = sorted(rest.store.subtree(rest.paths.root), reverse=True)
-    kept = {each for path in rest.paths.skeleton for each in with_ancestors(path)}
+    kept = {parent for path in rest.paths.skeleton for parent in with_ancestors(path)}
     rest.other_client.transact([Delete(path) for path in below if path not in kept])
 
 
@@ -164,7 +166,7 @@ def test_json_output(url: str, file: Path) -> None:
     result = run("import", file, "--json", "--dry-run", url=url)
     report = json.loads(result.stdout)
     assert report["dryRun"] is True
-    assert [each["key"] for each in report["items"]] == [
+    assert [item["key"] for item in report["items"]] == [
         "switches",
         "workers.w3",
         "blacklist.source.target.spam",
@@ -271,7 +273,7 @@ def test_import_restores_what_export_wrote(
         first.put(first.paths.worker_known(WorkerId("w1")), encode_known_worker(worker))
         first.put(first.paths.settings, encode_switches(switched))
         folder = opened.enter_context(TemporaryDirectory())
-        one, two = (opened.enter_context(serving(each)) for each in (first, second))
+        one, two = (opened.enter_context(serving(rest)) for rest in (first, second))
         before, after = Path(folder, "before"), Path(folder, "after")
         run("export", before, url=one)
         assert run("import", before, url=two).exit_code == 0

@@ -6,7 +6,7 @@ import json
 
 from ureplicator_common.model import EventKind, Partition, WorkerId
 from ureplicator_common.znode_contents import PastEvent
-from ureplicator_common.znodes import encode_history
+from ureplicator_common.znodes.fleet import encode_history
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
@@ -28,7 +28,7 @@ def test_history(rest: RestFixture, url: str) -> None:
     assert "1.5 s" in shown
     assert "drained" in shown
     only = run("history", "--topic", "orders", "--limit", "5", "--json", url=url)
-    assert [each["number"] for each in json.loads(only.stdout)["history"]] == [0]
+    assert [event["number"] for event in json.loads(only.stdout)["history"]] == [0]
     assert run("history", "--limit", "0", url=url).exit_code == 2
 
 

@@ -42,7 +42,7 @@ def test_limits_are_set_listed_and_cleared(url: str) -> None:
     run("limits", "set", "topic", "orders", "500k", url=url)
     run("limits", "set", "worker", "w1", "1G", "--json", url=url)
     shown = json.loads(run("limits", "--json", url=url).stdout)["limits"]
-    assert [(each["kind"], each["bytesPerSecond"]) for each in shown] == [
+    assert [(limit["kind"], limit["bytesPerSecond"]) for limit in shown] == [
         ("route", 2_500_000),
         ("topic", 500_000),
         ("worker", 1_000_000_000),

@@ -6,7 +6,8 @@ import json
 
 from ureplicator_common.model import WorkerId
 from ureplicator_common.znode_contents import IsolatedSubject, KnownWorker, TopicIntent
-from ureplicator_common.znodes import encode_isolated, encode_known_worker
+from ureplicator_common.znodes.fleet import encode_isolated
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

@@ -6,7 +6,7 @@ import json
 
 from ureplicator_common.model import PartitionState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

@@ -285,7 +285,7 @@ def test_responses_that_have_arrived_together_are_read_at_once(
     requests = [ApiVersionsRequest(version=0) for _ in range(3)]
     theirs.sendall(responses(1, 2, 3))
     found = channel.call_all(requests, ApiVersionsResponse, silence_s=5.0)
-    assert [each.error_code for each in found] == [1, 2, 3]
+    assert [response.error_code for response in found] == [1, 2, 3]
     assert ours.reads == 1
     assert channel.is_open
 
@@ -299,7 +299,7 @@ def test_a_response_in_pieces_is_put_together(
     theirs.sendall(responses(1, 2))
     requests = [ApiVersionsRequest(version=0) for _ in range(2)]
     found = channel.call_all(requests, ApiVersionsResponse, silence_s=5.0)
-    assert [each.error_code for each in found] == [1, 2]
+    assert [response.error_code for response in found] == [1, 2]
 
 
 def test_a_connection_with_a_response_that_nobody_waits_for_is_replaced(

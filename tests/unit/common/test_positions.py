@@ -283,7 +283,7 @@ def test_a_broker_that_responds_is_reached_behind_silent_ones() -> None:
         port = live.getsockname()[1]
         thread = threading.Thread(target=serve_coordinator, args=(live, [port]))
         thread.start()
-        client = ClusterClient(",".join(f"127.0.0.1:{each}" for each in (*silent, port)))
+        client = ClusterClient(",".join(f"127.0.0.1:{number}" for number in (*silent, port)))
         with client.within(3.0):  # else: time limit exceeded
             assert client.coordinator("g", GROUP_COORDINATOR).port == port
         thread.join()

@@ -69,9 +69,9 @@ def test_a_request_that_fails_is_an_error_of_all_its_threads() -> None:
     sent = Sent()
     sent.broken = ConnectionError("no broker")
     queued = [sent.shared.queue(key, key, size=1) for key in "ab"]
-    for each in queued:
+    for request in queued:
         with pytest.raises(ConnectionError):
-            sent.shared.finish(each)
+            sent.shared.finish(request)
     assert sent.requests == [["a", "b"]]
     sent.broken = None
     sent.finish(("c", 1))
@@ -85,7 +85,7 @@ def test_threads_that_come_during_a_request_share_the_next() -> None:
     def during_the_first(items: Sequence[str]) -> Mapping[str, Exception]:
         if not sent.requests:
             queued = [sent.shared.queue(key, key, size=1) for key in "bc"]
-            threads.extend(Thread(target=sent.shared.finish, args=(each,)) for each in queued)
+            threads.extend(Thread(target=sent.shared.finish, args=(request,)) for request in queued)
             for thread in threads:
                 thread.start()
         return sent._send(items)
@@ -102,4 +102,4 @@ def test_each_thread_gets_the_result_of_its_own_item() -> None:
         lambda items: {item: len(item) for item in items if item != "none"}, max_size=100
     )
     queued = [shared.queue(key, key, size=1) for key in ("one", "three", "none")]
-    assert [shared.finish(each) for each in queued] == [3, 5, None]
+    assert [shared.finish(item) for item in queued] == [3, 5, None]

@@ -22,7 +22,7 @@ def usage(started_ms: int, cpu_ms: int, **copied: int) -> WorkerUsage:
 
 
 def seen(**workers: WorkerUsage) -> SeenUsage:
-    return SeenUsage(1_000, {WorkerId(name): each for name, each in workers.items()})
+    return SeenUsage(1_000, {WorkerId(name): used for name, used in workers.items()})
 
 
 def test_the_first_look_knows_no_growth() -> None:

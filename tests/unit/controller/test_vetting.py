@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from ureplicator_common import znodes
 from ureplicator_common.model import Limited, OwnerEpoch, Partition, Route, TopicKey, WorkerId
 from ureplicator_common.znode_contents import (
     Assignment,
@@ -15,7 +14,8 @@ from ureplicator_common.znode_contents import (
     IdealTopic,
     TopicIntent,
 )
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes import codec
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.planning.plan import Plan
 from ureplicator_controller.core.planning.steps import (
     MarkPositions,
@@ -71,7 +71,7 @@ def test_a_violated_invariant_isolates_its_topic() -> None:
     done = planned(giving(BAD), ideal(GOOD), seen=is_bad_planned)
     assert done.vetted.steps == (ideal(GOOD),)
     assert not done.vetted.refused
-    assert [each.topics for each in done.isolated] == [{BAD}]
+    assert [subject.topics for subject in done.isolated] == [{BAD}]
     assert done.isolated[0].violations == 1
 
 
@@ -91,24 +91,24 @@ def test_a_violated_invariant_isolates_its_topic() -> None:
 def test_a_node_that_is_too_big_isolates_its_topic(
     step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(znodes, "LIMIT_BYTES", 4_096)
+    monkeypatch.setattr(codec, "LIMIT_BYTES", 4_096)
     done = planned(step, ideal(GOOD), seen=is_bad_planned)
     assert done.vetted.steps == (ideal(GOOD),)
-    assert [each.topics for each in done.isolated] == [{BAD}]
+    assert [subject.topics for subject in done.isolated] == [{BAD}]
     assert done.isolated[0].violations == 0
 
 
 def test_what_a_refused_step_leads_to_counts_as_no_violation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(znodes, "LIMIT_BYTES", 4_096)
+    monkeypatch.setattr(codec, "LIMIT_BYTES", 4_096)
     too_big = ideal(BAD, why=" ".join(map(str, range(5_000))))
     vetted = vet([too_big, giving(BAD)], SEEN, PATHS)
-    assert [each.violations for each in vetted.refused] == [0, 0]
+    assert [refusal.violations for refusal in vetted.refused] == [0, 0]
 
 
 def test_shares_that_are_too_big_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(znodes, "LIMIT_BYTES", 4_096)
+    monkeypatch.setattr(codec, "LIMIT_BYTES", 4_096)
     limits = {
         Limited.parse(f"topic:a.b/{number * 7_919 % 104_729}"): number for number in range(5_000)
     }
@@ -128,9 +128,9 @@ def test_what_is_shown_of_it_is_bounded() -> None:
     too_big, wrong = Isolated("x" * 1_000, topics=keys), Isolated("y", workers=frozenset({W}))
     shown = subjects([too_big, wrong, Isolated("WriteShares: z"), Isolated("later", topics=keys)])
     assert len(shown) == MAX_SUBJECTS
-    assert max(len(each.reason) for each in shown) == MAX_REASON
+    assert max(len(subject.reason) for subject in shown) == MAX_REASON
     few = subjects([wrong, Isolated("WriteShares: z")])
-    assert [(each.what, each.reason) for each in few] == [
+    assert [(subject.what, subject.reason) for subject in few] == [
         ("step", "WriteShares: z"),
         ("worker w", "y"),
     ]

@@ -12,6 +12,7 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_worker.copier.at_least_once import (
     COMMIT_RETRY_S,
     RENEW_S,
+    UNMAPPED_S,
     AtLeastOnce,
     DeliveryState,
 )
@@ -111,6 +112,14 @@ def test_a_drained_partition_waits_for_no_interval_but_for_the_retry() -> None:
     delivery.aborted(1, 2.0)
     assert not delivery.is_due(2.0 + COMMIT_RETRY_S / 2, drained=True)
     assert delivery.is_due(2.0 + COMMIT_RETRY_S, drained=True)
+
+
+def test_a_position_without_its_map_is_committed_again_after_a_while() -> None:
+    """Not with the next commit: the map was refused a moment ago."""
+    delivery = joined()
+    delivery.complete_map([P0], 1.0)
+    assert delivery.seal({P0: made(5), P1: made(5)}, UNMAPPED_S) == {}
+    assert delivery.seal({P0: made(5), P1: made(5)}, 1.0 + UNMAPPED_S) == {P0: made(5)}
 
 
 def test_an_unchanged_position_is_renewed_before_it_expires() -> None:

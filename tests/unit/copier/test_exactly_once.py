@@ -13,7 +13,7 @@ from ureplicator_common.model import (
     Partition,
     Route,
 )
-from ureplicator_worker.copier.at_least_once import RENEW_S
+from ureplicator_worker.copier.at_least_once import RENEW_S, UNMAPPED_S
 from ureplicator_worker.copier.exactly_once import (
     PARTITIONS_PER_INTERVAL,
     SETTLE_S,
@@ -155,6 +155,33 @@ def test_positions_are_due_when_they_differ_or_are_old() -> None:
     assert delivery.due(at(5), 101.0) == {}
     assert delivery.due(at(6), 101.0) == at(6)
     assert delivery.due(at(5), 100.0 + RENEW_S) == at(5)
+
+
+def test_a_position_without_its_map_is_due_again_after_a_while() -> None:
+    delivery = machine()
+    delivery.restore(P0, offset=5, now_s=100.0)
+    delivery.complete_map([P0, P1], 100.0)
+    assert delivery.due(at(5), 99.0 + UNMAPPED_S) == {}
+    assert delivery.due(at(5), 100.0 + UNMAPPED_S) == at(5)
+
+
+def test_a_seal_without_a_commit_postpones_nothing() -> None:
+    """The interval counts from the seal, however long the batches in flight took."""
+    delivery = machine()
+    delivery.seal(100.1)
+    assert not delivery.commit({}, 100.15)
+    assert not delivery.is_due(100.19, drained=False)
+    assert delivery.is_due(100.201, drained=False)
+
+
+def test_an_abort_is_counted_once() -> None:
+    delivery = machine()
+    delivery.abort()
+    delivery.abort()
+    assert delivery.counts.aborted == 1
+    delivery.begin(101.0)
+    delivery.abort()
+    assert delivery.counts.aborted == 2
 
 
 def test_with_nothing_to_commit_the_transaction_goes_on() -> None:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import pytest
 
 from ureplicator_common.model import Gap, GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_testkit.copier.commands import Commands
 from ureplicator_testkit.copier.stub_lane import StubLane
 from ureplicator_worker.copier.gaps import SKIPPED_TOGETHER_S, Gaps
-from ureplicator_worker.copier.lane import GapFound, RecordSkipped
-from ureplicator_worker.copier.ownership.protocol import Command
-from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.messages import GapFound, RecordSkipped
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.messages import GapPassed, Grant, Message
 
 P0, P1 = (Partition(Route("a", "b"), "t", number) for number in range(2))
 WALL_MS = 60_000_000
-
-
-class Commands(Ownership):
-    """Keeps what is wanted of the ownership thread."""
-
-    def __init__(self) -> None:
-        self.queue: deque[Command] = deque()
-
-    def put(self, command: Command) -> None:
-        self.queue.append(command)
 
 
 class Fixture:

@@ -15,7 +15,6 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import (
-    Delivery,
     Gap,
     GapPolicy,
     OwnerEpoch,
@@ -24,42 +23,33 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
 )
+from ureplicator_testkit.copier.commands import Commands
 from ureplicator_testkit.copier.stub_lane import StubLane
-from ureplicator_worker.copier.at_least_once import AtLeastOnce
 from ureplicator_worker.copier.commit_failures import COMMITS_WAIT_S, CommitFailures
-from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.commits import Commits
 from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import DRAIN_S, Holder
-from ureplicator_worker.copier.lane import (
-    GapFound,
-    PartitionFailed,
-    ProducerNeeded,
-)
 from ureplicator_worker.copier.lifecycle import CopyState
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.messages import (
     Begun,
     ClusterError,
-    Command,
     Commit,
     CommitFailed,
     Committed,
     FencedOut,
     Forget,
     Forgotten,
+    GapFound,
     Locate,
     Located,
     NewProducer,
     OwnershipConfirmed,
     OwnershipEvent,
-    OwnershipRefused,
     ProducerReady,
-    ProofRequested,
-    Start,
-    StartFailed,
 )
-from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.messages import (
+    Add,
     Failed,
     GapPassed,
     Grant,
@@ -70,23 +60,6 @@ from ureplicator_worker.lifeline.messages import (
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
-
-
-class Commands(Ownership):
-    """Keeps what the holder wants of the ownership thread."""
-
-    def __init__(self) -> None:
-        self.queue: deque[Command] = deque()
-
-    def put(self, command: Command) -> None:
-        self.queue.append(command)
-
-    def take(self) -> list[Command]:
-        taken = list(self.queue)
-        self.queue.clear()
-        return taken
-
-
 WALL_MS = 60_000_000
 
 
@@ -98,17 +71,17 @@ class HolderFixture:
         self.commands = Commands()
         self.sent: list[Message] = []
         self.settings = RouteSettings(on_gap=policy)
-        self.committer = Committer(
-            ROUTE,
-            delivery=AtLeastOnce(interval_s=0.0),
-            lane=self.lane,
-            ownership=self.commands,
-            failures=CommitFailures(ROUTE, wall_ms=lambda: WALL_MS),
-        )
         self.holder = Holder(
             ROUTE,
             lane=self.lane,
-            committers={Delivery.AT_LEAST_ONCE: self.committer},
+            commits=Commits(
+                ROUTE,
+                lane=self.lane,
+                ownership=self.commands,
+                commit_interval_s=0.0,
+                transaction_interval_s=0.0,
+                failures=CommitFailures(ROUTE, wall_ms=lambda: WALL_MS),
+            ),
             ownership=self.commands,
             send=self.sent.append,
             gaps=Gaps(
@@ -145,8 +118,8 @@ class HolderFixture:
 def test_a_partition_from_add_to_released() -> None:
     fixture = HolderFixture()
     fixture.holder.add({P0: OwnerEpoch(1)})
-    assert fixture.commands.take() == [Start({P0: OwnerEpoch(1)})]
-    fixture.holder.on_ownership(ProofRequested(1, {P0: OwnerEpoch(1)}))
+    assert fixture.commands.take() == [Add({P0: OwnerEpoch(1)})]
+    fixture.holder.on_ownership(ProofRequest(1, {P0: OwnerEpoch(1)}))
     assert fixture.sent.pop() == ProofRequest(1, {P0: OwnerEpoch(1)})
     fixture.holder.on_ownership(fixture.begun(P0))
     fixture.lane.end[P0] = fixture.lane.position[P0] = 8
@@ -187,7 +160,7 @@ def test_a_commit_holds_the_targets_end(acknowledged: int, committed: int) -> No
 def test_a_failing_partition_is_committed_and_then_failed() -> None:
     fixture = HolderFixture()
     fixture.copying(P0)
-    fixture.holder.on_lane(PartitionFailed(P0, "no records", False))
+    fixture.holder.on_lane(Failed(P0, "no records", False))
     fixture.work()
     assert fixture.commands.take() == [Forget(P0)]
     fixture.holder.on_ownership(Forgotten(P0))
@@ -200,7 +173,7 @@ def test_a_removed_partition_is_released_though_it_fails(removed_first: bool) ->
     fixture.copying(P0)
     if removed_first:
         fixture.holder.remove(P0)
-    fixture.holder.on_lane(PartitionFailed(P0, "no records", False))
+    fixture.holder.on_lane(Failed(P0, "no records", False))
     if not removed_first:
         fixture.holder.remove(P0)
     fixture.work()
@@ -212,7 +185,7 @@ def test_a_refused_proof_releases_without_a_last_commit() -> None:
     fixture = HolderFixture()
     fixture.copying(P0)
     fixture.lane.end[P0] = 9
-    fixture.holder.on_ownership(OwnershipRefused(P0, "taken away"))
+    fixture.holder.on_ownership(Failed(P0, "released: taken away", temporary=True))
     assert fixture.lane.position == {}
     assert fixture.commands.take() == [Forget(P0)]
     fixture.holder.on_ownership(Forgotten(P0))
@@ -262,7 +235,7 @@ def test_a_gap_follows_the_policy(policy: GapPolicy) -> None:
     (command,) = fixture.commands.take()
     assert isinstance(command, Locate)
     assert fixture.sent == []
-    fixture.holder.on_ownership(Located(P0, 42))
+    fixture.holder.on_ownership(Located(command, 42))
     assert fixture.lane.position[P0] == 42
     reason = "out of range: deleted there, by retention or DeleteRecords"
     assert fixture.sent == [GapPassed(P0, Gap(reason, 5, 42, wall_ms=WALL_MS))]
@@ -288,15 +261,17 @@ def test_a_located_offset_for_a_draining_partition_is_ignored() -> None:
     fixture = HolderFixture(GapPolicy.EARLIEST)
     fixture.copying(P0)
     fixture.holder.on_lane(GapFound(P0, "out of range", 5))
+    (command,) = fixture.commands.take()
+    assert isinstance(command, Locate)
     fixture.holder.remove(P0)
-    fixture.holder.on_ownership(Located(P0, 42))
+    fixture.holder.on_ownership(Located(command, 42))
     assert fixture.lane.position[P0] == 5
     assert fixture.sent == []
 
 
 def test_a_producer_is_requested_and_handed_over() -> None:
     fixture = HolderFixture()
-    fixture.holder.on_lane(ProducerNeeded())
+    fixture.holder.on_lane(NewProducer())
     assert fixture.commands.take() == [NewProducer()]
     fixture.holder.on_ownership(ProducerReady(Producer(7, 0)))
     assert fixture.lane.producers == [(7, 0)]
@@ -305,7 +280,7 @@ def test_a_producer_is_requested_and_handed_over() -> None:
 def test_an_add_before_the_release_is_a_mistake_of_the_driver() -> None:
     fixture = HolderFixture()
     fixture.copying(P0)
-    fixture.holder.on_ownership(OwnershipRefused(P0, "taken away"))
+    fixture.holder.on_ownership(Failed(P0, "released: taken away", temporary=True))
     with pytest.raises(InvalidTransition, match="added before it was released"):
         fixture.holder.add({P0: OwnerEpoch(2)})
 
@@ -407,15 +382,15 @@ class Holding(RuleBasedStateMachine):
         """The ownership thread performs what was put, with any outcome."""
         for command in self.fixture.commands.take():
             match command:
-                case Start(partitions):
+                case Add(partitions):
                     self.proven |= dict.fromkeys(partitions, "waiting")
                 case Commit():
                     self.commits.append(command)
                 case Forget(partition):
                     self.proven.pop(partition, None)
                     self.fixture.holder.on_ownership(Forgotten(partition))
-                case Locate(partition):
-                    self.fixture.holder.on_ownership(Located(partition, 50))
+                case Locate():
+                    self.fixture.holder.on_ownership(Located(command, 50))
         for partition, state in list(self.proven.items()):
             outcome = data.draw(st.sampled_from(["begun", "refused", "failed", "later"]))
             if outcome == "begun":
@@ -428,9 +403,9 @@ class Holding(RuleBasedStateMachine):
             elif outcome != "later":
                 del self.proven[partition]
                 self.fixture.holder.on_ownership(
-                    OwnershipRefused(partition, "taken away")
+                    Failed(partition, "released: taken away", temporary=True)
                     if outcome == "refused"
-                    else StartFailed(partition, "no topic", True)
+                    else Failed(partition, "no topic", True)
                 )
 
     @precondition(lambda self: self.commits)
@@ -457,7 +432,7 @@ class Holding(RuleBasedStateMachine):
             case "acknowledge" if free:
                 lane.position[partition] = lane.end[partition]
             case "fail":
-                self.fixture.holder.on_lane(PartitionFailed(partition, "corrupt", False))
+                self.fixture.holder.on_lane(Failed(partition, "corrupt", False))
             case "gap":
                 self.fixture.holder.on_lane(GapFound(partition, "out of range", 5))
 
@@ -484,7 +459,7 @@ class Holding(RuleBasedStateMachine):
         lane, owned = self.fixture.lane, self.fixture.holder.owned
         suspended = (CopyState.SUSPENDED, CopyState.DRAINING_SUSPENDED)
         draining = (CopyState.DRAINING, CopyState.DRAINING_SUSPENDED)
-        known = {part for part, each in owned.items() if each.grant is not None}
+        known = {part for part, copy in owned.items() if copy.grant is not None}
         in_lane = {part for part in known if owned[part].state is not CopyState.RELEASING}
         assert set(lane.position) == in_lane
         assert lane.suspended == {part for part in in_lane if owned[part].state in suspended}

@@ -14,10 +14,10 @@ from ureplicator_worker.copier.lifecycle import (
     STORY_LENGTH,
     TRANSITIONS,
     CopyState,
-    Failure,
     OwnedPartition,
     move,
 )
+from ureplicator_worker.lifeline.messages import Failed
 
 P = Partition(Route("a", "b"), "t", 0)
 PAIRS = list(product(CopyState, CopyState))
@@ -64,7 +64,7 @@ def test_draining_and_fencing_come_in_either_order() -> None:
 
 
 def test_a_move_changes_what_it_is_given_and_nothing_else() -> None:
-    failure = Failure("no records", temporary=False)
+    failure = Failed(P, "no records", temporary=False)
     owned = OwnedPartition(P, CopyState.COPYING)
     moved = move(owned, CopyState.DRAINING, "no records", now_s=1.0, failure=failure)
     assert (moved.failure, moved.partition, owned.failure) == (failure, P, None)

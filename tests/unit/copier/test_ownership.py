@@ -15,7 +15,7 @@ from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.messages import (
     Begun,
     ClusterError,
     Commit,
@@ -30,15 +30,12 @@ from ureplicator_worker.copier.ownership.protocol import (
     OwnershipConfirmed,
     OwnershipCrashed,
     OwnershipEvent,
-    OwnershipRefused,
     ProducerReady,
-    ProofRequested,
-    Start,
-    StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
-from ureplicator_worker.lifeline.messages import Grant, ProofResponse
+from ureplicator_worker.copier.takeover.takeovers import Takeovers
+from ureplicator_worker.lifeline.messages import Add, Failed, Grant, ProofRequest, ProofResponse
 
 ROUTE = Route("a", "b")
 P0, P1 = Partition(ROUTE, "t", 0), Partition(ROUTE, "t", 1)
@@ -73,14 +70,16 @@ class OwnershipFixture:
 
     def __post_init__(self) -> None:
         self.source.model.hold(start=100, end=900)
+        store = MemoryPositions(self.ledger, "own")
         self.ownership = Ownership(
             name="a.b",
             worker="w",
             slot=0,
-            store=MemoryPositions(self.ledger, "own"),
+            store=store,
             source=self.source,
             target=self.target,
             post=self.events.put,
+            count=Takeovers(store, source=self.source, target=self.target),
             clock=self.clock,
         )
         self.ownership.start()
@@ -101,9 +100,9 @@ class OwnershipFixture:
         self.ownership.put(Forget(Partition(ROUTE, "unknown", 0)))
         assert isinstance(self.events.get(timeout=30), Forgotten)
 
-    def start(self, *partitions: Partition, epoch: int = 1) -> ProofRequested:
-        self.ownership.put(Start(dict.fromkeys(partitions, OwnerEpoch(epoch))))
-        return self.next(ProofRequested)
+    def start(self, *partitions: Partition, epoch: int = 1) -> ProofRequest:
+        self.ownership.put(Add(dict.fromkeys(partitions, OwnerEpoch(epoch))))
+        return self.next(ProofRequest)
 
     def own(self, *partitions: Partition) -> list[Begun]:
         """ProofResponse through the order with positions 10, 11, ... stored."""
@@ -112,7 +111,7 @@ class OwnershipFixture:
             self.ledger.positions[key] = Position(10 + partition.number, 0)
         request = self.start(*partitions)
         self.ownership.put(
-            ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+            ProofResponse(request.request_id, dict.fromkeys(request.partitions, grant()), {})
         )
         return [self.next(Begun) for _ in partitions]
 
@@ -131,7 +130,7 @@ def test_the_order(ownership_fixture: OwnershipFixture) -> None:
     assert request.partitions == {P0: 1}
     assert ownership_fixture.ledger.calls == [("initialise", "own")]
     ownership_fixture.ledger.positions[K0] = Position(10, 3)
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: grant()}, {}))
     begun = ownership_fixture.next(Begun)
     assert ownership_fixture.ledger.done == ["initialise", "fence", "read"]
     assert ownership_fixture.ledger.calls[1] == ("fence", *FENCE)
@@ -142,7 +141,7 @@ def test_a_first_position_is_committed_before_the_first_byte(
     ownership_fixture: OwnershipFixture,
 ) -> None:
     request = ownership_fixture.start(P0)
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: grant()}, {}))
     ownership_fixture.next(Committed)
     assert ownership_fixture.next(Begun).beginning.position == 100
     stored = ownership_fixture.ledger.positions[K0]
@@ -164,7 +163,7 @@ def test_a_partition_that_joins_needs_no_new_initialisation(
     ownership_fixture.ledger.positions[K1] = Position(20)
     request = ownership_fixture.start(P1)
     assert request.partitions == {P1: 1}
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P1: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, {P1: grant()}, {}))
     assert ownership_fixture.next(Begun).partition == P1
     assert ownership_fixture.ledger.done == ["initialise", "fence", "read", "fence", "read"]
 
@@ -174,7 +173,7 @@ def test_the_former_owners_of_every_partition_are_fenced(
 ) -> None:
     request = ownership_fixture.start(P0, P1)
     fences = {P0: grant(fence=("b", "leader")), P1: grant(fence=("a", "leader"))}
-    ownership_fixture.ownership.put(ProofResponse(request.request, fences, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, fences, {}))
     ownership_fixture.until(Begun)
     assert ownership_fixture.ledger.calls[1] == ("fence", "a", "b", "leader")
 
@@ -183,16 +182,16 @@ def test_a_refused_partition_is_released(ownership_fixture: OwnershipFixture) ->
     request = ownership_fixture.start(P0, P1)
     ownership_fixture.ledger.positions[K1] = Position(20)
     ownership_fixture.ownership.put(
-        ProofResponse(request.request, {P1: grant()}, {P0: "taken away"})
+        ProofResponse(request.request_id, {P1: grant()}, {P0: "taken away"})
     )
-    assert ownership_fixture.next(OwnershipRefused) == OwnershipRefused(P0, "taken away")
+    assert ownership_fixture.next(Failed) == Failed(P0, "released: taken away", temporary=True)
     assert ownership_fixture.next(Begun).partition == P1
     ownership_fixture.nothing_more()
 
 
 def test_a_response_to_another_request_is_no_proof(ownership_fixture: OwnershipFixture) -> None:
     request = ownership_fixture.start(P0)
-    ownership_fixture.ownership.put(ProofResponse(request.request + 1, {P0: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id + 1, {P0: grant()}, {}))
     ownership_fixture.nothing_more()
     assert ownership_fixture.ledger.done == ["initialise"]
 
@@ -204,14 +203,14 @@ def test_a_partition_added_again_meanwhile_is_proven_again(
     request = ownership_fixture.start(P0)
     ownership_fixture.ownership.put(Forget(P0))
     ownership_fixture.next(Forgotten)
-    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(3)}))
+    ownership_fixture.ownership.put(Add({P0: OwnerEpoch(3)}))
     response = (
-        ProofResponse(request.request, {P0: grant(1)}, {})
+        ProofResponse(request.request_id, {P0: grant(1)}, {})
         if granted
-        else ProofResponse(request.request, {}, {P0: "epoch 3"})
+        else ProofResponse(request.request_id, {}, {P0: "epoch 3"})
     )
     ownership_fixture.ownership.put(response)
-    assert ownership_fixture.next(ProofRequested).partitions == {P0: 3}
+    assert ownership_fixture.next(ProofRequest).partitions == {P0: 3}
 
 
 def test_a_commit(ownership_fixture: OwnershipFixture) -> None:
@@ -230,11 +229,11 @@ def test_after_a_doubt_nothing_is_committed_until_the_proof(
     ownership_fixture.ownership.put(Commit({P0: commitment(15, begun)}))
     ownership_fixture.next(CommitFailed)
     assert ownership_fixture.next(ClusterError).reason.startswith("target: ")
-    request = ownership_fixture.next(ProofRequested)
+    request = ownership_fixture.next(ProofRequest)
     assert request.partitions == {P0: 1}
     ownership_fixture.ownership.put(Commit({P0: commitment(16, begun)}))
     assert "proof" in ownership_fixture.next(CommitFailed).reason
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: grant()}, {}))
     assert ownership_fixture.next(OwnershipConfirmed).partition == P0
     ownership_fixture.ownership.put(Commit({P0: commitment(17, begun)}))
     ownership_fixture.next(Committed)
@@ -268,19 +267,19 @@ def test_a_commit_that_fails_says_how_long_it_was_under_way() -> None:
 def test_a_fence_is_reported_and_a_position_that_moved_starts_again(
     ownership_fixture: OwnershipFixture,
 ) -> None:
-    begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
+    begun = {event.partition: event for event in ownership_fixture.own(P0, P1)}
     ownership_fixture.ledger.initialise("own")
     ownership_fixture.ledger.positions[K0] = Position(50)
     ownership_fixture.ownership.put(
         Commit({P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])})
     )
     ownership_fixture.next(FencedOut)
-    request = ownership_fixture.next(ProofRequested)
+    request = ownership_fixture.next(ProofRequest)
     assert set(request.partitions) == {P0, P1}
     ownership_fixture.ownership.put(
-        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+        ProofResponse(request.request_id, dict.fromkeys(request.partitions, grant()), {})
     )
-    failed = ownership_fixture.next(StartFailed)
+    failed = ownership_fixture.next(Failed)
     assert (failed.partition, failed.temporary) == (P0, True)
     assert ownership_fixture.next(OwnershipConfirmed).partition == P1
     assert ownership_fixture.ledger.positions[K0].offset == 50
@@ -290,16 +289,16 @@ def test_what_was_refused_is_never_committed_afterwards(
     ownership_fixture: OwnershipFixture,
 ) -> None:
     """The loop may have queued the commit before it received the refusal."""
-    begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
+    begun = {event.partition: event for event in ownership_fixture.own(P0, P1)}
     ownership_fixture.ledger.fail_next("commit")
     ownership_fixture.ownership.put(Commit({P0: commitment(15, begun[P0])}))
-    request = ownership_fixture.until(ProofRequested)
+    request = ownership_fixture.until(ProofRequest)
     ownership_fixture.ownership.put(
-        ProofResponse(request.request, {P1: grant()}, {P0: "taken away"})
+        ProofResponse(request.request_id, {P1: grant()}, {P0: "taken away"})
     )
     both = {P0: commitment(16, begun[P0]), P1: commitment(17, begun[P1])}
     ownership_fixture.ownership.put(Commit(both))
-    ownership_fixture.next(OwnershipRefused)
+    ownership_fixture.next(Failed)
     ownership_fixture.next(OwnershipConfirmed)
     assert set(ownership_fixture.next(Committed).positions) == {P1}
     assert ownership_fixture.ledger.positions[K0].offset == 10
@@ -309,11 +308,11 @@ def test_what_was_refused_is_never_committed_afterwards(
 
 
 def test_a_refused_position_fails_its_partition_alone(ownership_fixture: OwnershipFixture) -> None:
-    begun = {each.partition: each for each in ownership_fixture.own(P0, P1)}
+    begun = {event.partition: event for event in ownership_fixture.own(P0, P1)}
     ownership_fixture.ledger.refused[K0] = "UNKNOWN_TOPIC_OR_PARTITION"
     both = {P0: commitment(15, begun[P0]), P1: commitment(16, begun[P1])}
     ownership_fixture.ownership.put(Commit(both))
-    failed = ownership_fixture.next(StartFailed)
+    failed = ownership_fixture.next(Failed)
     assert (failed.partition, failed.temporary) == (P0, True)
     assert failed.reason == f"target topic {K0[0]} was deleted, or lacks this partition"
     assert set(ownership_fixture.next(Committed).positions) == {P1}
@@ -327,13 +326,13 @@ def test_a_step_that_fails_is_tried_again_with_a_new_proof(
 ) -> None:
     ownership_fixture.ledger.positions[K0] = Position(10)
     ownership_fixture.ledger.fail_next(step)
-    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(1)}))
+    ownership_fixture.ownership.put(Add({P0: OwnerEpoch(1)}))
     while True:
         event = ownership_fixture.events.get(timeout=30)
         if isinstance(event, Begun):
             break
-        if isinstance(event, ProofRequested):
-            ownership_fixture.ownership.put(ProofResponse(event.request, {P0: grant()}, {}))
+        if isinstance(event, ProofRequest):
+            ownership_fixture.ownership.put(ProofResponse(event.request_id, {P0: grant()}, {}))
     assert ownership_fixture.ledger.done[-2:] == ["fence", "read"]
     assert ownership_fixture.ledger.done.count(step) == 2
 
@@ -343,11 +342,11 @@ def test_a_first_position_that_is_not_committed_begins_nothing(
 ) -> None:
     ownership_fixture.ledger.fail_next("commit")
     request = ownership_fixture.start(P0)
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: grant()}, {}))
     ownership_fixture.next(CommitFailed)
-    request = ownership_fixture.until(ProofRequested)
+    request = ownership_fixture.until(ProofRequest)
     assert request.partitions == {P0: 1}
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: grant()}, {}))
     ownership_fixture.next(Committed)
     ownership_fixture.next(Begun)
 
@@ -357,9 +356,9 @@ def test_what_cannot_start_is_reported_with_its_reason(ownership_fixture: Owners
     request = ownership_fixture.start(P0, P1)
     ownership_fixture.ledger.positions[K0] = Position(10)
     ownership_fixture.ownership.put(
-        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+        ProofResponse(request.request_id, dict.fromkeys(request.partitions, grant()), {})
     )
-    failed = ownership_fixture.next(StartFailed)
+    failed = ownership_fixture.next(Failed)
     assert (failed.partition, failed.temporary) == (P1, True)
     assert ownership_fixture.next(Begun).partition == P0
 
@@ -370,9 +369,9 @@ def test_a_new_partition_without_a_leader_holds_up_no_other(
     ownership_fixture.source.leaderless.add(K0)
     request = ownership_fixture.start(P0, P1)
     ownership_fixture.ownership.put(
-        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+        ProofResponse(request.request_id, dict.fromkeys(request.partitions, grant()), {})
     )
-    failed = ownership_fixture.next(StartFailed)
+    failed = ownership_fixture.next(Failed)
     reason = "source: t/0 has no leader, or does not exist"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, True)
     assert ownership_fixture.until(Begun).partition == P1
@@ -392,9 +391,9 @@ def test_a_target_that_lost_records_fails_its_partition_alone(
     request = ownership_fixture.start(P0, P1)
     ownership_fixture.ledger.positions[K1] = Position(10)
     ownership_fixture.ownership.put(
-        ProofResponse(request.request, dict.fromkeys(request.partitions, grant()), {})
+        ProofResponse(request.request_id, dict.fromkeys(request.partitions, grant()), {})
     )
-    failed = ownership_fixture.next(StartFailed)
+    failed = ownership_fixture.next(Failed)
     reason = "target lost offsets 18 to 19 (on_gap: stop)"
     assert (failed.partition, failed.reason, failed.temporary) == (P0, reason, False)
     assert ownership_fixture.next(Begun).partition == P1
@@ -407,21 +406,21 @@ def test_a_position_that_is_not_shown_ends_its_partition_alone(
     fixture, ledger = ownership_fixture, ownership_fixture.ledger
     granted = {P0: grant(), U0: Grant(OwnerEpoch(1), "u")}
     ledger.positions = {K0: Position(110), ("u", 0): Position(120)}
-    failed = StartFailed(U0, "target: u/0: TOPIC_AUTHORIZATION_FAILED", temporary=True)
+    failed = Failed(U0, "target: u/0: TOPIC_AUTHORIZATION_FAILED", temporary=True)
     ledger.unreadable["u"] = "TOPIC_AUTHORIZATION_FAILED"
-    request = fixture.start(P0, U0).request
+    request = fixture.start(P0, U0).request_id
     fixture.ownership.put(ProofResponse(request, granted, {}))
-    assert fixture.next(StartFailed) == failed
+    assert fixture.next(Failed) == failed
     begun = fixture.next(Begun)
     del ledger.unreadable["u"]
-    fixture.ownership.put(ProofResponse(fixture.start(U0).request, {U0: granted[U0]}, {}))
+    fixture.ownership.put(ProofResponse(fixture.start(U0).request_id, {U0: granted[U0]}, {}))
     assert fixture.next(Begun).beginning.position == 120
     ledger.unreadable["u"] = "TOPIC_AUTHORIZATION_FAILED"
     ledger.fail_next("commit")
     fixture.ownership.put(Commit({P0: commitment(115, begun)}))
-    request = fixture.until(ProofRequested).request
+    request = fixture.until(ProofRequest).request_id
     fixture.ownership.put(ProofResponse(request, granted, {}))
-    assert fixture.next(StartFailed) == failed
+    assert fixture.next(Failed) == failed
     assert fixture.next(OwnershipConfirmed).partition == P0
 
 
@@ -437,7 +436,7 @@ def test_a_loss_that_the_policy_passes_over_is_counted_once(
         ownership_fixture.ownership.put(Forget(P0))
         ownership_fixture.until(Forgotten)
         request = ownership_fixture.start(P0)
-        ownership_fixture.ownership.put(ProofResponse(request.request, {P0: passing}, {}))
+        ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: passing}, {}))
         beginning = ownership_fixture.until(Begun).beginning
         assert (beginning.position, beginning.gap) == (15, expected)
 
@@ -449,7 +448,7 @@ def test_an_error_at_the_start_names_the_cluster(
     request = ownership_fixture.start(P0)
     cluster = ownership_fixture.source if end == "source" else ownership_fixture.target
     cluster.failures = 1
-    ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+    ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: grant()}, {}))
     assert ownership_fixture.next(ClusterError).reason.startswith(f"{end}: ")
 
 
@@ -470,12 +469,12 @@ def test_locate_follows_the_policy(ownership_fixture: OwnershipFixture) -> None:
     ownership_fixture.ownership.put(
         Locate(P0, grant(settings=RouteSettings(on_gap=GapPolicy.LATEST)))
     )
-    assert ownership_fixture.next(StartFailed).temporary
+    assert ownership_fixture.next(Failed).temporary
 
 
 def test_an_unexpected_error_is_reported(ownership_fixture: OwnershipFixture) -> None:
     ownership_fixture.ledger.fail_next("initialise", "broken")
-    ownership_fixture.ownership.put(Start({P0: OwnerEpoch(1)}))
+    ownership_fixture.ownership.put(Add({P0: OwnerEpoch(1)}))
     assert isinstance(ownership_fixture.next(OwnershipCrashed).error, ZeroDivisionError)
 
 
@@ -484,10 +483,10 @@ def test_a_position_that_was_tried_and_is_not_the_stored_one_counts_no_more(
 ) -> None:
     """Proven again, the stored position is the only one that is ours."""
     (begun,) = ownership_fixture.own(P0)
-    for tried, stored, kind in ((100, 10, OwnershipConfirmed), (200, 100, StartFailed)):
+    for tried, stored, kind in ((100, 10, OwnershipConfirmed), (200, 100, Failed)):
         ownership_fixture.ledger.fail_next("commit")
         ownership_fixture.ownership.put(Commit({P0: commitment(tried, begun)}, 1))
-        request = ownership_fixture.until(ProofRequested)
+        request = ownership_fixture.until(ProofRequest)
         ownership_fixture.ledger.positions[K0] = Position(stored, 0)
-        ownership_fixture.ownership.put(ProofResponse(request.request, {P0: grant()}, {}))
+        ownership_fixture.ownership.put(ProofResponse(request.request_id, {P0: grant()}, {}))
         ownership_fixture.until(kind)

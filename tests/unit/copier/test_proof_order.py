@@ -21,7 +21,7 @@ def holding(*partitions: Partition) -> ProofOrder:
     order = ProofOrder()
     order.add(dict.fromkeys(partitions, ONE))
     order.initialised()
-    number, _ = order.request()
+    number = order.request().request_id
     order.response(granted(number, *partitions))
     order.proven()
     order.search(partitions)
@@ -35,7 +35,7 @@ def searching(*partitions: Partition) -> tuple[ProofOrder, int]:
     order = ProofOrder()
     order.add(dict.fromkeys(partitions, ONE))
     order.initialised()
-    number, _ = order.request()
+    number = order.request().request_id
     order.response(granted(number, *partitions))
     order.proven()
     assert order.search(partitions) == number
@@ -59,13 +59,14 @@ def test_one_request_at_a_time() -> None:
     order = ProofOrder()
     order.add({P0: ONE})
     order.initialised()
-    number, partitions = order.request()
-    assert partitions == {P0: ONE}
+    request = order.request()
+    assert request.partitions == {P0: ONE}
     assert not order.needs_proof
     with pytest.raises(InvalidTransition):
         order.request()
-    order.response(granted(number))
+    order.response(granted(request.request_id))
     assert order.needs_proof
+    assert order.response(granted(request.request_id)) is None
 
 
 def test_initialised_twice_without_a_restart_is_a_mistake() -> None:
@@ -79,7 +80,7 @@ def test_what_is_proven_may_be_committed_and_a_joining_partition_is_proven_alone
     assert order.may_commit(P0)
     order.add({P1: ONE})
     assert order.needs_proof
-    assert order.request()[1] == {P1: ONE}
+    assert order.request().partitions == {P1: ONE}
     assert order.may_commit(P0)
     assert not order.may_commit(P1)
 
@@ -91,13 +92,13 @@ def test_after_a_restart_everything_is_proven_again() -> None:
     assert not order.may_commit(P0)
     assert order.state is OrderState.UNINITIALISED
     order.initialised()
-    assert order.request()[1] == {P0: ONE, P1: TWO}
+    assert order.request().partitions == {P0: ONE, P1: TWO}
 
 
 def test_a_restart_waits_for_the_outstanding_response() -> None:
     order = holding(P0)
     order.add({P1: ONE})
-    number, _ = order.request()
+    number = order.request().request_id
     order.restart()
     assert not order.needs_proof
     order.response(granted(number, P1))
@@ -108,27 +109,27 @@ def test_the_response_to_another_request_is_none() -> None:
     order = ProofOrder()
     order.add({P0: ONE})
     order.initialised()
-    number, _ = order.request()
+    number = order.request().request_id
     assert order.response(granted(number + 1, P0)) is None
     assert not order.needs_proof
 
 
+@pytest.mark.parametrize("refused", [True, False])
 @pytest.mark.parametrize("again", [None, TWO])
-def test_what_was_forgotten_since_the_request_is_in_no_proof(again: OwnerEpoch | None) -> None:
+def test_what_was_forgotten_since_the_request_is_in_no_proof(
+    again: OwnerEpoch | None, refused: bool
+) -> None:
     order = ProofOrder()
     order.add({P0: ONE, P1: ONE})
     order.initialised()
-    number, _ = order.request()
+    number = order.request().request_id
     order.forget(P0)
     if again:
         order.add({P0: again})
-    proof = order.response(granted(number, P0, P1))
+    refusal = ProofResponse(number, {}, {P0: "taken away", P1: "taken away"})
+    proof = order.response(refusal if refused else granted(number, P0, P1))
     assert proof is not None
-    assert set(proof.granted) == {P1}
-    refused = ProofResponse(number, {}, {P0: "taken away", P1: "taken away"})
-    proof = order.response(refused)
-    assert proof is not None
-    assert set(proof.refused) == {P1}
+    assert set(proof.refused if refused else proof.granted) == {P1}
 
 
 def test_every_attempted_position_may_be_the_stored_one_until_a_commit_succeeds() -> None:
@@ -165,7 +166,7 @@ def test_a_result_from_before_a_restart_does_not_count() -> None:
     assert not order.is_searched(P0, number)
     assert order.waiting == {P0: ONE}
     order.initialised()
-    second, _ = order.request()
+    second = order.request().request_id
     order.response(granted(second, P0))
     order.proven()
     order.search([P0])

@@ -6,12 +6,21 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.kafka import BatchTime, Position, topic_id_text
-from ureplicator_common.kafka.provenance import Provenance
-from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, Route, RouteSettings
+from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer, Provenance
+from ureplicator_common.model import (
+    Delivery,
+    GapPolicy,
+    OwnerEpoch,
+    Partition,
+    Route,
+    RouteSettings,
+)
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
+from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.start_position import CannotStart, find_starts, read_target
+from ureplicator_worker.copier.takeover.takeovers import Takeovers
 from ureplicator_worker.lifeline.messages import Grant
 
 AT = Partition(Route("a", "b"), "t", 0)
@@ -43,7 +52,8 @@ def begin(
 ) -> StartPosition:
     grants, stored = {AT: grant}, {("copy", 0): position}
     state = read_target(grants, stored, target)
-    (found,) = find_starts(grants, stored, source=source, target=state)
+    count = Takeovers(MemoryPositions(Ledger(), "own"), source=source, target=target)
+    (found,) = find_starts(grants, stored, source=source, target=state, count=count)
     beginning = found[AT]
     if isinstance(beginning, CannotStart):
         raise beginning
@@ -206,10 +216,11 @@ def test_a_partition_that_one_end_lacks_begins_nowhere(
     lacking = Partition(AT.route, "t", 1)
     grants, positions = {AT: grant, lacking: grant}, {("copy", 0): NONE, ("copy", 1): NONE}
     state = read_target(grants, positions, target)
+    count = Takeovers(MemoryPositions(Ledger(), "own"), source=source, target=target)
     found = {
-        part: each
-        for portion in find_starts(grants, positions, source=source, target=state)
-        for part, each in portion.items()
+        part: outcome
+        for portion in find_starts(grants, positions, source=source, target=state, count=count)
+        for part, outcome in portion.items()
     }
     failed = found[lacking]
     assert isinstance(failed, CannotStart)
@@ -311,3 +322,16 @@ def test_more_than_the_marker_is_lost() -> None:
     with pytest.raises(CannotStart) as error:
         start(stored(target_end=TARGET_END + 1, markers=1), had_position=True)
     assert str(error.value) == "target lost offsets 1,200 to 1,201 (on_gap: stop)"
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_the_end_is_read_behind_a_producer_of_a_position_that_was_moved_by_hand(
+    delivery: Delivery,
+) -> None:
+    """Its tail is read to the fence, whatever the delivery is meanwhile."""
+    target = MemoryCluster(cluster_model("B", {"copy": 1}))
+    target.model.hold(start=0, end=TARGET_END)
+    moved = stored(target_end=-1, appends=DataProducer("w.0.x", 1, 0, UNCOUNTED))
+    grant = Grant(OwnerEpoch(1), "copy", settings=RouteSettings(delivery=delivery))
+    state = read_target({AT: grant}, {("copy", 0): moved}, target)
+    assert state.ends == {("copy", 0): TARGET_END}

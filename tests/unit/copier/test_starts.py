@@ -14,7 +14,7 @@ from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.kafka.cluster import ClusterModel, Log
 from ureplicator_testkit.kafka.control_network import ControlNetwork
 from ureplicator_worker.copier.at_least_once import RENEW_S
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.messages import (
     Begun,
     ClusterError,
     Commit,
@@ -25,13 +25,11 @@ from ureplicator_worker.copier.ownership.protocol import (
     NewProducer,
     OwnershipEvent,
     ProducerReady,
-    ProofRequested,
-    Start,
-    StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
-from ureplicator_worker.lifeline.messages import Grant, ProofResponse
+from ureplicator_worker.copier.takeover.takeovers import Takeovers
+from ureplicator_worker.lifeline.messages import Add, Failed, Grant, ProofRequest, ProofResponse
 
 E = TypeVar("E")
 
@@ -49,15 +47,17 @@ class Starts:
         self.target = self._network("B", partitions, nodes, latency_s)
         self.source.model.hold(start=100, end=900)
         self.events: deque[OwnershipEvent] = deque()
-        client = self.target.client()
+        source, client = self.source.client(), self.target.client()
+        store = PositionStore(client, group="g", transactional_id="own")
         self.ownership = Ownership(
             name="a.b",
             worker="w",
             slot=0,
-            store=PositionStore(client, group="g", transactional_id="own"),
-            source=self.source.client(),
+            store=store,
+            source=source,
             target=client,
             post=self.events.append,
+            count=Takeovers(store, source=source, target=client),
             clock=self.clock,
         )
         self.partitions = [Partition(ROUTE, "t", number) for number in range(partitions)]
@@ -81,13 +81,13 @@ class Starts:
 
     def prove(self, *partitions: Partition) -> None:
         """Start them, up to what the source must say."""
-        self.step(Start(dict.fromkeys(partitions, OwnerEpoch(1))))
+        self.step(Add(dict.fromkeys(partitions, OwnerEpoch(1))))
         self.step(self.proof())
 
     def proof(self) -> ProofResponse:
-        (request,) = self.take(ProofRequested)
+        (request,) = self.take(ProofRequest)
         grant = Grant(OwnerEpoch(1), "t", fence=FENCE, settings=self.settings)
-        return ProofResponse(request.request, dict.fromkeys(request.partitions, grant), {})
+        return ProofResponse(request.request_id, dict.fromkeys(request.partitions, grant), {})
 
     def take(self, kind: type[E]) -> list[E]:
         """The events of this kind; all of them are taken."""
@@ -115,7 +115,7 @@ def test_a_thousand_partitions_start_in_a_few_round_trips(stored: bool) -> None:
     began_s = starts.clock.monotonic_s()
     starts.prove(*starts.partitions)
     starts.find()
-    assert {each.partition for each in starts.begun()} == set(starts.partitions)
+    assert {event.partition for event in starts.begun()} == set(starts.partitions)
     assert starts.clock.monotonic_s() - began_s < 4.0
 
 
@@ -129,7 +129,7 @@ def test_a_commit_does_not_wait_for_the_source() -> None:
     starts.prove(second)
     before_s = starts.clock.monotonic_s()
     starts.step(Commit({first: Commitment(150, 0, begun.grant, begun.beginning)}, 1))
-    assert [each.number for each in starts.take(Committed)] == [1]
+    assert [event.number for event in starts.take(Committed)] == [1]
     assert starts.clock.monotonic_s() == before_s
     starts.find()
     (error,) = starts.take(ClusterError)
@@ -147,10 +147,10 @@ def test_a_source_that_falls_silent_midway_loses_nothing_that_was_found() -> Non
     starts.source.model.leaders["t", 0] = 2
     starts.source.frozen = {2}
     starts.find()
-    failed = [event for event in starts.events if isinstance(event, StartFailed)]
-    assert [(each.partition.number, each.temporary) for each in failed] == [(0, True)]
+    failed = [event for event in starts.events if isinstance(event, Failed)]
+    assert [(found.partition.number, found.temporary) for found in failed] == [(0, True)]
     assert failed[0].reason.startswith("source: A2:9092")
-    assert {each.partition.number for each in starts.begun()} == {1, 2}
+    assert {found.partition.number for found in starts.begun()} == {1, 2}
 
 
 def test_a_source_that_is_away_is_requested_again_with_a_new_proof() -> None:
@@ -164,7 +164,7 @@ def test_a_source_that_is_away_is_requested_again_with_a_new_proof() -> None:
     starts.step()
     starts.step(starts.proof())
     starts.find()
-    assert [each.beginning.position for each in starts.begun()] == [100]
+    assert [event.beginning.position for event in starts.begun()] == [100]
 
 
 def test_a_result_that_comes_after_the_forget_begins_nothing() -> None:
@@ -189,7 +189,7 @@ def test_an_offset_located_for_a_partition_that_was_forgotten_is_dropped() -> No
     second = Locate(begun.partition, begun.grant)
     starts.step(second)
     starts.find()
-    assert starts.take(Located) == [Located(begun.partition, 900)]
+    assert starts.take(Located) == [Located(second, 900)]
 
 
 def test_a_position_whose_partition_cannot_start_is_renewed() -> None:
@@ -202,7 +202,7 @@ def test_a_position_whose_partition_cannot_start_is_renewed() -> None:
         starts.target.requests.clear()
         starts.prove(*starts.partitions)
         starts.find()
-        (failed,) = starts.take(StartFailed)
+        (failed,) = starts.take(Failed)
         assert failed.reason.startswith("target lost offsets 0 to 49")
         assert starts.target.count("EndTxn") == renewed
         assert starts.target.ledger.positions[LEDGER_KEY] == stored
@@ -215,7 +215,7 @@ def test_a_position_of_a_topic_that_is_gone_is_not_renewed() -> None:
     starts.target.model.delete("t")
     starts.prove(*starts.partitions)
     starts.find()
-    assert starts.take(StartFailed)
+    assert starts.take(Failed)
     assert starts.target.count("EndTxn") == 0
 
 

@@ -29,7 +29,7 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import encode_audit_state
+from ureplicator_common.znodes.audits import encode_audit_state
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
@@ -116,8 +116,10 @@ class _Fixed:
 def beside_a_healthy_fleet(course: Course) -> Course:
     """The same course, in a Prometheus that also scrapes a fleet in which all stays well."""
     name = f'fleet="{FLEET}"'
-    assert all(name in each for each in course.calm)
-    healthy = {each.replace(name, 'fleet="healthy"'): value for each, value in course.calm.items()}
+    assert all(name in metric for metric in course.calm)
+    healthy = {
+        metric.replace(name, 'fleet="healthy"'): value for metric, value in course.calm.items()
+    }
     return Course(
         {**course.calm, **healthy}, {**course.during, **healthy}, {**course.after, **healthy}
     )
@@ -263,6 +265,10 @@ STATES: Mapping[str, tuple[Callable[[Processes], AbstractContextManager[None]], 
     "eviction": (counter("evictions"), {"WorkerEvicted"}),
 }
 
+ALONE = ("no controller", "no ZooKeeper", "in error")
+"""States that are judged also in a Prometheus that scrapes this fleet alone: with two of them no series is
+left, or few are."""
+
 
 @pytest.fixture
 def fleet() -> Iterator[Processes]:
@@ -281,8 +287,9 @@ def test_exactly_the_alerts_of_a_state_fire_and_resolve(
         during = fleet.scraped()
     after = fleet.scraped()
     course = Course(calm, during, after)
-    assert judged(course, alerts, tmp_path, fleet=FLEET) == ""
     assert judged(beside_a_healthy_fleet(course), alerts, tmp_path, fleet=FLEET) == ""
+    if name in ALONE:
+        assert judged(course, alerts, tmp_path, fleet=FLEET) == ""
 
 
 def test_a_fleet_without_a_leader(fleet: Processes, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_both_roles_have_one_base() -> None:
 
 def test_servers_of_the_compose_file_are_pinned_by_digest() -> None:
     services = yaml.safe_load(COMPOSE.read_text())["services"]
-    images = {each["image"] for each in services.values() if "build" not in each}
+    images = {service["image"] for service in services.values() if "build" not in service}
     assert len(images) == 2
     assert all(PINNED.fullmatch(image) for image in images)
 
@@ -112,14 +112,16 @@ def test_every_version_of_the_lock_is_a_constraint() -> None:
 def test_the_compose_file_starts_valid_commands() -> None:
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     config = COMPOSE.parent / "config.yaml"
-    started = [each for each in services.values() if "command" in each]
-    assert [each["command"][0] for each in started] == ["controller"] * 2 + ["worker"] * 2
-    for each in started:
-        role, file, *options = each["command"]
-        assert each["volumes"] == [f"./{config.name}:{file}:ro"]
-        assert load_settings(config, environ=each.get("environment", {})).fleet
+    started = [service for service in services.values() if "command" in service]
+    assert [service["command"][0] for service in started] == ["controller"] * 2 + ["worker"] * 2
+    for service in started:
+        role, file, *options = service["command"]
+        assert service["volumes"] == [f"./{config.name}:{file}:ro"]
+        assert load_settings(config, environ=service.get("environment", {})).fleet
         command = cli.get_command(click.Context(cli), role)
         assert command is not None
         command.make_context(role, [str(config), *options])
-        assert (COMPOSE.parent / each["build"]["context"] / each["build"]["dockerfile"]).exists()
-        assert set(each["depends_on"]) <= set(services)
+        assert (
+            COMPOSE.parent / service["build"]["context"] / service["build"]["dockerfile"]
+        ).exists()
+        assert set(service["depends_on"]) <= set(services)

@@ -167,8 +167,10 @@ def test_panels_are_numbered_titled_and_apart(file: Path) -> None:
 
 def test_dashboards_have_names_of_their_own() -> None:
     named = [json.loads(file.read_text()) for file in DASHBOARDS]
-    assert len({each["uid"] for each in named}) == len({each["title"] for each in named})
-    assert len({each["uid"] for each in named}) == len(DASHBOARDS)
+    assert len({dashboard["uid"] for dashboard in named}) == len(
+        {dashboard["title"] for dashboard in named}
+    )
+    assert len({dashboard["uid"] for dashboard in named}) == len(DASHBOARDS)
 
 
 def _cells(at: Mapping[str, int]) -> Iterator[tuple[int, int]]:

@@ -58,7 +58,7 @@ def test_rest_takes_it(copied: RestFixture, name: str) -> None:
     shown = copied.client.get(f"/group?name={quote(name, safe='')}")
     assert (shown.status_code, shown.get_json()["group"]) == (200, name)
     planned = copied.client.post("/failover?dry_run=true", json={"groups": [name]})
-    assert [each["group"] for each in planned.get_json()["groups"]] == [name]
+    assert [group["group"] for group in planned.get_json()["groups"]] == [name]
     if name:
         shown = copied.client.get(f"/groups/{quote(name, safe='')}")
         assert (shown.status_code, shown.get_json()["group"]) == (200, name)
@@ -71,14 +71,19 @@ def test_commands_take_it(url: str, name: str) -> None:
     translated = run("offsets", "translate", "--group", name, "--json", url=url)
     assert json.loads(translated.stdout)["group"] == name
     planned = run("failover", "plan", "--group", name, "--json", url=url)
-    assert [each["group"] for each in json.loads(planned.stdout)["groups"]] == [name]
+    assert [group["group"] for group in json.loads(planned.stdout)["groups"]] == [name]
 
 
 def test_several_groups_fail_over_at_once(copied: RestFixture, url: str) -> None:
     words = ("--group", "a,b", "--group", "/leading", "--groups", "100%, a/b")
     applied = run("failover", "apply", *words, url=url)
     assert applied.exit_code == 0, applied.stderr
-    assert {each[0] for each in copied.groups_there.commits} == {"a,b", "/leading", "100%", "a/b"}
+    assert {commit[0] for commit in copied.groups_there.commits} == {
+        "a,b",
+        "/leading",
+        "100%",
+        "a/b",
+    }
     assert copied.groups_there.offset("a,b", FIRST) == BASE + 30
 
 

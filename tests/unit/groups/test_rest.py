@@ -6,7 +6,7 @@ import pytest
 
 from ureplicator_common.model import RouteSettings
 from ureplicator_common.znode_contents import GoneGroup, GoneGroups, TopicIntent
-from ureplicator_common.znodes import encode_gone
+from ureplicator_common.znodes.routes import encode_gone
 from ureplicator_testkit.control.memory_copied import BASE
 from ureplicator_testkit.control.rest_fixture import ONE_ROUTE, ROUTE, NewRest, RestFixture
 
@@ -28,7 +28,7 @@ def test_groups_are_listed_with_their_states(copied: RestFixture) -> None:
     copied.groups.add("audit", {FIRST: COPIED})
     copied.groups_there.add("audit", {FIRST: BASE + COPIED})
     shown = copied.client.get("/groups").get_json()["groups"]
-    assert {each["group"]: (each["state"], each["partitions"]) for each in shown} == {
+    assert {group["group"]: (group["state"], group["partitions"]) for group in shown} == {
         "audit": ("synced", 1),
         "billing": ("pending", 2),
         "idle": ("no offsets", 0),
@@ -61,7 +61,7 @@ def test_what_an_open_transaction_holds_back_is_not_called_copied(copied: RestFi
     copied.groups.add("done", {FIRST: COPIED})
     copied.groups.add("dirty", {FIRST: COPIED + 5})
     planned = copied.client.post("/failover?dry_run=true", json={"groups": ["dirty", "done"]})
-    dirty, done = (each["partitions"][0] for each in planned.get_json()["groups"])
+    dirty, done = (group["partitions"][0] for group in planned.get_json()["groups"])
     assert (dirty["held"], done["held"]) == (7, 7)
     held = f"7 offsets behind {COPIED} are held by an open transaction: not copied before it ends"
     assert done["reason"] == held
@@ -74,9 +74,9 @@ def test_what_an_open_transaction_holds_back_is_not_called_copied(copied: RestFi
 def test_a_failover_writes_the_offsets(copied: RestFixture) -> None:
     planned = copied.client.post("/failover?dry_run=true", json={"groups": ["billing"]}).get_json()
     assert (planned["dryRun"], copied.groups_there.commits) == (True, [])
-    assert [each["state"] for each in planned["groups"]] == ["pending"]
+    assert [group["state"] for group in planned["groups"]] == ["pending"]
     done = copied.client.post("/failover", json={"groups": ["billing"]}).get_json()
-    assert [each["state"] for each in done["groups"]] == ["synced"]
+    assert [group["state"] for group in done["groups"]] == ["synced"]
     assert copied.groups_there.commits == [
         ("billing", FIRST, BASE + 30),
         ("billing", SECOND, BASE + 40),
@@ -88,7 +88,7 @@ def test_a_failover_of_topics_leaves_other_topics_alone(copied: RestFixture) -> 
     copied.groups.add("both", {FIRST: 5, ("quiet", 0): 6})
     copied.groups.add("other", {("quiet", 0): 6})
     done = copied.client.post("/failover", json={"topics": ["quiet"]}).get_json()
-    assert [each["group"] for each in done["groups"]] == ["both", "other"]
+    assert [group["group"] for group in done["groups"]] == ["both", "other"]
     assert {partition for _, partition, _ in copied.groups_there.commits} == {("quiet", 0)}
 
 
@@ -166,7 +166,7 @@ def test_a_group_goes_back_to_the_source(copied: RestFixture) -> None:
         70,
         BASE + 70,
     )
-    assert [each["readAgain"] for each in (first, second)] == [0, 0]
+    assert [partition["readAgain"] for partition in (first, second)] == [0, 0]
 
 
 def test_the_way_back_has_the_rules_of_the_way_there(copied: RestFixture) -> None:
@@ -178,7 +178,10 @@ def test_the_way_back_has_the_rules_of_the_way_there(copied: RestFixture) -> Non
     copied.groups_there.add("used", {FIRST: BASE + 40})
     done = copied.client.post("/failover?back=true", json={"topics": ["orders"]}).get_json()
     billing, used = done["groups"]
-    assert [each["state"] for each in billing["partitions"]] == ["synced", "ahead on the source"]
+    assert [partition["state"] for partition in billing["partitions"]] == [
+        "synced",
+        "ahead on the source",
+    ]
     assert copied.groups.commits == [("billing", FIRST, 35)]
     assert used["state"] == "active on the source"
     unknown = copied.client.post("/failover?back=true", json={"groups": ["nobody"]})
@@ -190,7 +193,7 @@ def test_nothing_goes_back_where_the_log_of_the_source_is_not_known(copied: Rest
     copied.groups.add("billing", {FIRST: 30})
     copied.groups_there.add("billing", {FIRST: BASE + 70})
     done = copied.client.post("/failover?back=true", json={"groups": ["billing"]}).get_json()
-    assert [each["state"] for each in done["groups"]] == ["unknown"]
+    assert [group["state"] for group in done["groups"]] == ["unknown"]
     assert copied.groups.commits == []
 
 

@@ -173,7 +173,9 @@ def test_every_labelled_metric_of_the_table_has_its_labels() -> None:
     """A family that REST serves without a sample would stand in the table without labels."""
     plain = {"zookeeper_connected", "leader_present", "controllers", "live_workers", "auditors"}
     plain |= {"unreadable_nodes", "lag_age_seconds"}
-    found = {metrics.full_name(each) for each in metrics.of_rest() if not metrics.labels(each)}
+    found = {
+        metrics.full_name(family) for family in metrics.of_rest() if not metrics.labels(family)
+    }
     assert found == {f"ureplicator_{name}" for name in plain}
 
 
@@ -210,7 +212,7 @@ def test_files_that_the_text_names_exist() -> None:
         for name in re.findall(r"\bscripts/\w+", block.text)
     }
     assert len(named) > 20
-    assert [each for each in sorted(named) if not (ROOT / each[1]).exists()] == []
+    assert [pair for pair in sorted(named) if not (ROOT / pair[1]).exists()] == []
 
 
 def test_the_readme_is_short() -> None:
@@ -230,7 +232,7 @@ def test_sources_cite_only_pages_of_the_repository() -> None:
         if path != Path(__file__)
     }
     known = {str(page.relative_to(ROOT)) for page in pages()} | {page.name for page in pages()}
-    assert [each for each in sorted(cited) if each[1] not in known] == []
+    assert [pair for pair in sorted(cited) if pair[1] not in known] == []
 
 
 def test_modules_that_texts_name_exist() -> None:
@@ -242,15 +244,15 @@ def test_modules_that_texts_name_exist() -> None:
     assert len(named) > 100
     paths = [f"/{path.relative_to(ROOT)}" for path in _sources(*SOURCES, "deploy")]
     known = [path.removesuffix("/__init__.py").removesuffix(".py") for path in paths]
-    files = [each for each in known if f"{each}.py" in paths]
-    assert [each for each in named.items() if not _exists(each[0], known, files)] == []
+    files = [module for module in known if f"{module}.py" in paths]
+    assert [module for module in named.items() if not _exists(module[0], known, files)] == []
 
 
 def _exists(name: str, known: list[str], files: list[str]) -> bool:
     """`name` is a module or a package, or something in a module."""
     path = "/" + name.removesuffix(".py").replace(".", "/")
-    return any(each.endswith(path) for each in known) or any(
-        each.endswith(path.rpartition("/")[0]) for each in files if not name.endswith(".py")
+    return any(module.endswith(path) for module in known) or any(
+        module.endswith(path.rpartition("/")[0]) for module in files if not name.endswith(".py")
     )
 
 

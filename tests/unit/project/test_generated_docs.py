@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_testkit.docs import rest_api
 from ureplicator_testkit.docs.generated import PARTS, GeneratedPart
 from ureplicator_testkit.docs.pages import COMMAND, with_part

@@ -3,8 +3,10 @@ methods."""
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("cli", "common", "controller", "worker", "tests", "scripts")
@@ -22,7 +24,9 @@ def test_files_are_short() -> None:
 
 
 def test_functions_are_short() -> None:
-    assert [place for path in _sources() for place in _long_functions(path)] == []
+    modules = (path for path in _sources() if path.suffix == ".py")
+    long = (d for path in modules for d in _definitions(path) if d.lines > FUNCTION_LINES)
+    assert [f"{d.place}: {d.lines}" for d in long] == []
 
 
 def test_folders_are_small() -> None:
@@ -36,15 +40,8 @@ def test_product_classes_are_small() -> None:
     product = (
         path for path in _sources() if _name(path).startswith(PRODUCT) and path.suffix == ".py"
     )
-    assert [place for path in product for place in _large_classes(path)] == []
-
-
-def _large_classes(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ClassDef):
-            methods = sum(isinstance(each, FUNCTIONS) for each in node.body)
-            if methods > CLASS_METHODS:
-                yield f"{_name(path)}:{node.lineno} {node.name}: {methods}"
+    large = (d for path in product for d in _definitions(path) if d.methods > CLASS_METHODS)
+    assert [f"{d.place}: {d.methods}" for d in large] == []
 
 
 def _sources() -> Iterator[Path]:
@@ -56,14 +53,31 @@ def _sources() -> Iterator[Path]:
                 yield path
 
 
-def _long_functions(path: Path) -> Iterator[str]:
-    if path.suffix != ".py":
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, FUNCTIONS):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if length > FUNCTION_LINES:
-                yield f"{_name(path)}:{node.lineno} {node.name}: {length}"
+class Definition(NamedTuple):
+    """A function with its lines, or a class with its methods."""
+
+    place: str
+    lines: int = 0
+    methods: int = 0
+
+
+@cache
+def _definitions(path: Path) -> Sequence[Definition]:
+    return list(_within(ast.parse(path.read_text()), _name(path)))
+
+
+def _within(node: ast.AST, file: str) -> Iterator[Definition]:
+    """Definitions are statements: expressions are not looked through."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue
+        if isinstance(child, FUNCTIONS):
+            lines = (child.end_lineno or child.lineno) - child.lineno + 1
+            yield Definition(f"{file}:{child.lineno} {child.name}", lines=lines)
+        elif isinstance(child, ast.ClassDef):
+            methods = sum(isinstance(member, FUNCTIONS) for member in child.body)
+            yield Definition(f"{file}:{child.lineno} {child.name}", methods=methods)
+        yield from _within(child, file)
 
 
 def _name(path: Path) -> str:

@@ -13,6 +13,7 @@ from ureplicator_common.config.live_changes import LIVE_SETTINGS
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("cli/ureplicator_cli", "worker/ureplicator_worker")
 READERS = {
+    "cli/ureplicator_cli/doctor/command.py": "judges the file before there is a fleet",
     "cli/ureplicator_cli/doctor/readings.py": "judges the file before there is a fleet",
     "worker/ureplicator_worker/auditor/preparation.py": "as long as no leader has published the route",
     "worker/ureplicator_worker/auditor/recording.py": "as long as no leader has published the route",

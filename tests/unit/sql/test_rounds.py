@@ -39,9 +39,9 @@ def results(round_: Round, query: Query, **columns: Any) -> Results:
 
 def values(emitted: Emitted) -> dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]]:
     found: dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]] = {}
-    for each in emitted.ready:
-        rows = found.setdefault(each.target, [])
-        rows += [(row.key, row.value) for row in batches.decode(each.built.data)]
+    for ready in emitted.ready:
+        rows = found.setdefault(ready.target, [])
+        rows += [(row.key, row.value) for row in batches.decode(ready.built.data)]
     return found
 
 
@@ -60,7 +60,7 @@ def test_columns_that_the_query_does_not_compute_with_are_null() -> None:
 def test_a_round_that_failed_is_divided_by_segments_and_then_in_halves() -> None:
     round_ = filled((0, 3), (1, 4))
     first, second = round_.divided()
-    assert [each.rows for each in (first, second)] == [3, 4]
+    assert [part.rows for part in (first, second)] == [3, 4]
     assert second.segments[0].task is round_.segments[1].task
     left, right = second.divided()
     (of_left,), (of_right,) = left.segments, right.segments
@@ -75,7 +75,7 @@ def test_rows_go_to_their_segments_in_the_order_of_the_source() -> None:
     found = results(
         round_, query, rows=[3, 0, 2, 3], value=pa.array([b"c", b"a", b"b", b"d"], pa.binary())
     )
-    first, second = (found.emitted(each) for each in round_.segments)
+    first, second = (found.emitted(segment) for segment in round_.segments)
     assert values(first) == {("u", 0): [(None, b"a")]}
     assert values(second) == {("u", 1): [(None, b"b"), (None, b"c"), (None, b"d")]}
     assert (first.outputs, first.kept, second.outputs, second.kept) == (1, 1, 3, 2)
@@ -137,7 +137,7 @@ def test_the_source_topic_by_name_means_its_own_target_topic(
     emitted = results(round_, query, rows=[0, 1], topic=pa.array(column)).emitted(
         round_.segments[0]
     )
-    assert [each.target for each in emitted.ready] == list(dict.fromkeys(targets))
+    assert [ready.target for ready in emitted.ready] == list(dict.fromkeys(targets))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def judge(line: Line, query: str, number: int, promise: str) -> None:
     assert values == doubled if promise == "exactly" else set(values) == set(doubled)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=[member.name for member in PROTOCOLS])
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32))
 def test_results_and_positions_are_the_same_at_every_moment(
@@ -100,8 +100,8 @@ def test_a_topic_changes_lanes_at_exactly_its_position() -> None:
             change(line, version, lane)
             line.run(lambda: len(line.sent) == PARTITIONS)
             assert all(
-                isinstance(each, Failed) and each.reason.startswith("handler changes to ")
-                for each in line.sent
+                isinstance(message, Failed) and message.reason.startswith("handler changes to ")
+                for message in line.sent
             )
             add_again(line)
         line.run(lambda: all(map(line.copied, parts)))

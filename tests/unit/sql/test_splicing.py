@@ -40,16 +40,16 @@ def test_a_batch_has_the_bytes_of_records_spliced_one_by_one(
 ) -> None:
     whole = [piece_of(first, base), piece_of(second, base + len(first) + 7)]
     pieces, expected = [], Records()
-    for each in whole:
-        kept = data.draw(st.sets(st.sampled_from(each.places), min_size=1))
-        piece = Piece(each.stored, sorted(kept), each.base)
+    for full in whole:
+        kept = data.draw(st.sets(st.sampled_from(full.places), min_size=1))
+        piece = Piece(full.stored, sorted(kept), full.base)
         pieces.append(piece)
         expected.splice(
-            each.stored.data,
+            full.stored.data,
             0,
             len(kept),
-            each.base,
-            each.stored.base_ms,
+            full.base,
+            full.stored.base_ms,
             places=piece.places,
         )
     (built,) = spliced(pieces)
@@ -66,8 +66,10 @@ def test_a_batch_ends_where_it_is_large_enough(count: int) -> None:
     size = BATCH_BYTES // 512
     piece = piece_of([(1, None, b"v" * (size - 4), ()) for _ in range(count)])
     built = list(spliced([piece]))
-    assert [each.records for each in built] == [min(512, count - at) for at in range(0, count, 512)]
-    assert [each.offsets.at(0) for each in built] == list(range(0, count, 512))
+    assert [batch.records for batch in built] == [
+        min(512, count - at) for at in range(0, count, 512)
+    ]
+    assert [batch.offsets.at(0) for batch in built] == list(range(0, count, 512))
 
 
 def test_times_that_no_batch_holds_together_are_corrupt() -> None:

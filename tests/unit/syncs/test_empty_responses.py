@@ -1,4 +1,5 @@
-"""Readers of single topics conclude nothing from a response without records, nor from a throttled one."""
+"""Readers of single topics conclude nothing from a response without records, nor from a throttled or damaged
+one."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,7 +7,13 @@ from typing import Any
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.claim_records import CLAIMS_TOPIC, Claim, encode_key, encode_value
+from ureplicator_common.kafka.claim_records import (
+    CLAIMS_TOPIC,
+    Claim,
+    ClaimsUnreadable,
+    encode_key,
+    encode_value,
+)
 from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.heartbeat_requests import KafkaHeartbeats
@@ -14,7 +21,7 @@ from ureplicator_common.kafka.map_log.batches import encode_batch
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.chunks import Chunk
-from ureplicator_common.offset_map.codec import row
+from ureplicator_common.offset_map.codec import UnknownMapFormat, row
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
@@ -96,6 +103,25 @@ def test_a_throttled_response(kafka: MemoryKafka, topic: str, read: Read, found:
         read(client)
     assert raised.value.delay_s == 1.5
     assert read(client) == found
+
+
+@pytest.mark.parametrize(
+    ("topic", "read", "error"),
+    [
+        (MAP, segments, UnknownMapFormat),
+        (CLAIMS_TOPIC, holder, ClaimsUnreadable),
+        (BEATS, newest_ms, ClusterUnavailable),
+    ],
+)
+def test_a_damaged_batch(
+    kafka: MemoryKafka, topic: str, read: Read, error: type[Exception]
+) -> None:
+    """Copiers do without the map, claims fail safe, and the next heartbeat may be better."""
+    broken = bytearray(kafka.logs[topic, 0].taken[0])
+    broken[-1] ^= 1
+    kafka.logs[topic, 0].taken[0] = bytes(broken)
+    with pytest.raises(error, match=f"topic {topic} cannot be read: .*checksum"):
+        read(MemoryCluster(kafka))
 
 
 def test_a_hole_of_compaction_before_an_open_transaction(kafka: MemoryKafka) -> None:

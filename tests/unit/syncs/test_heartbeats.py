@@ -121,8 +121,8 @@ def test_only_the_leader_sends_and_exports(world: World) -> None:
 def changes(rules: TopicRules, topic: str) -> list[TopicKey]:
     infos = {"a": {topic: TopicInfo(1, "id")}, "b": {}}
     return [
-        each.key
-        for each in reconcile_topics([rules], Snapshot("f", 3), infos, {}, 0.0, wall_ms=0).changes
+        change.key
+        for change in reconcile_topics([rules], Snapshot("f", 3), infos, {}, 0.0, wall_ms=0).changes
     ]
 
 

@@ -24,7 +24,10 @@ def filled(rest: RestFixture) -> RestFixture:
 def test_what_the_target_lacks_or_has_otherwise(filled: RestFixture) -> None:
     shown = filled.call("GET", "/validation/principals").get_json()
     assert shown["notRead"] == []
-    assert [(each["kind"], each["name"], each["target"]) for each in shown["principals"]] == [
+    assert [
+        (principal["kind"], principal["name"], principal["target"])
+        for principal in shown["principals"]
+    ] == [
         ("quota", "user alice", None),
         ("SCRAM user", "alice", None),
         ("SCRAM user", "bob", "SCRAM-SHA-512 with 4096 iterations"),
@@ -37,7 +40,7 @@ def test_a_cluster_that_shows_none_is_named(filled: RestFixture, end: str) -> No
     shown = filled.call("GET", "/validation/principals").get_json()
     (unread,) = shown["notRead"]
     assert (unread["kind"], unread["cluster"]) == ("SCRAM user", end)
-    assert [each["kind"] for each in shown["principals"]] == ["quota"]
+    assert [principal["kind"] for principal in shown["principals"]] == ["quota"]
 
 
 def test_the_command(filled: RestFixture) -> None:

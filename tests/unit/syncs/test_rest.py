@@ -67,7 +67,7 @@ def test_differences_that_the_leader_will_change(new_rest: NewRest) -> None:
     rest.put_intent("orders", TopicIntent(2, 2, whole=True, target_topic="orders"))
     (found,) = drift(rest)
     assert (found["partitions"]["willChange"], found["partitions"]["wanted"]) == (True, 4)
-    assert {each["name"]: each["willChange"] for each in found["settings"]} == {
+    assert {setting["name"]: setting["willChange"] for setting in found["settings"]} == {
         "min.insync.replicas": False,
         "retention.ms": True,
     }

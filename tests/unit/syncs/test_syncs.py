@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Route, RouteSettings
 from ureplicator_common.znode_contents import SyncKind, SyncReport, TopicIntent
-from ureplicator_common.znodes import Paths, decode_sync, encode_sync
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_sync, encode_sync
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.reports import (
     MAX_HARMED,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ureplicator_testkit.servers.replicas import _partition_of
+from ureplicator_testkit.servers.replicas import partition_of
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from ureplicator_testkit.servers.replicas import _partition_of
     ],
 )
 def test_partition_of_a_name(name: str, hash: int) -> None:
-    assert _partition_of(name, 50) == hash % 50
+    assert partition_of(name, 50) == hash % 50

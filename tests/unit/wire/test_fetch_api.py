@@ -224,18 +224,18 @@ def test_new_leaders_and_where_they_are() -> None:
         FETCH.NodeEndpoint(node_id=node, host="b" * 150, port=9_000 + node, rack=rack)
         for node, rack in ((7, "r1"), (3, None))
     ]
-    raw = encoded(*(("t", each) for each in rows), version=LEADERS, node_endpoints=places)
+    raw = encoded(*(("t", partition) for partition in rows), version=LEADERS, node_endpoints=places)
     found = parse(raw, LEADERS).partitions
-    assert [each.error for each in found] == [6, 6, 6]
-    assert [each.leader for each in found] == [Leader(3, 9), Leader(4, 9), None]
-    assert [each.broker for each in found] == [Broker(3, "b" * 150, 9_003), None, None]
+    assert [partition.error for partition in found] == [6, 6, 6]
+    assert [partition.leader for partition in found] == [Leader(3, 9), Leader(4, 9), None]
+    assert [partition.broker for partition in found] == [Broker(3, "b" * 150, 9_003), None, None]
 
 
 def test_leaders_without_endpoints() -> None:
     leader = ROWS.LeaderIdAndEpoch(leader_id=3, leader_epoch=9)
     raw = encoded(("t", row(0, error_code=6, current_leader=leader)), ("t", row(1)))
     found = parse(raw, NAMES).partitions
-    assert [(each.error, each.leader, each.broker) for each in found] == [
+    assert [(partition.error, partition.leader, partition.broker) for partition in found] == [
         (6, Leader(3, 9), None),
         (0, None, None),
     ]
@@ -265,4 +265,6 @@ def test_a_response_without_data() -> None:
 def test_records_are_found_wherever_they_lie(datas: list[bytes], version: int) -> None:
     rows = (("t", row(number, records=data)) for number, data in enumerate(datas))
     raw = encoded(*rows, version=version)
-    assert [raw[each.start : each.end] for each in parse(raw, version).partitions] == datas
+    assert [
+        raw[partition.start : partition.end] for partition in parse(raw, version).partitions
+    ] == datas

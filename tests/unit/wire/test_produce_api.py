@@ -126,7 +126,7 @@ def test_errors_of_single_records() -> None:
     bad = row(0, error_code=87, record_errors=errors, error_message="one or more records")
     silent = row(1, error_code=87, record_errors=errors[1:], error_message="some")
     response = parse(encoded({"t": [bad, silent, row(2)]}), NAMES)
-    assert [(each.record_index, each.message) for each in response.partitions] == [
+    assert [(partition.record_index, partition.message) for partition in response.partitions] == [
         (3, "no key"),
         (4, "some"),
         (-1, ""),
@@ -144,9 +144,19 @@ def test_new_leaders_and_where_they_are(version: int) -> None:
     raw = encoded({"t": [*rows, row(3)]}, version, node_endpoints=places)
     found = parse(raw, version)
     assert found.throttle_ms == 70
-    assert [each.error for each in found.partitions] == [6, 6, 6, 0]
-    assert [each.leader for each in found.partitions] == [Leader(3, 9), Leader(4, 9), None, None]
-    assert [each.broker for each in found.partitions] == [Broker(3, "b3", 9_003), None, None, None]
+    assert [partition.error for partition in found.partitions] == [6, 6, 6, 0]
+    assert [partition.leader for partition in found.partitions] == [
+        Leader(3, 9),
+        Leader(4, 9),
+        None,
+        None,
+    ]
+    assert [partition.broker for partition in found.partitions] == [
+        Broker(3, "b3", 9_003),
+        None,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,5 +170,5 @@ def test_the_version_for_a_broker(newest: int, has_ids: bool, version: int) -> N
 @given(st.dictionaries(TOPICS, st.lists(st.integers(0, 99), max_size=5), max_size=5))
 def test_every_partition_is_found(topics: dict[str, list[int]]) -> None:
     raw = encoded({name: [row(number) for number in rows] for name, rows in topics.items()})
-    found = [each.key for each in parse(raw, NAMES).partitions]
+    found = [partition.key for partition in parse(raw, NAMES).partitions]
     assert found == [(by_name(name), number) for name, rows in topics.items() for number in rows]

@@ -6,7 +6,7 @@ from ureplicator_common.model import PartitionState, SessionId
 from ureplicator_testkit.control.worker_run import ROUTE, Run, part
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.capacity import MISSING_TIMEOUT_S, START_TIMEOUT_S
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.messages import Add, CopierId
 
 CAPACITY_TIMEOUT_S = 30.0
 LACKS = "Spark master 10.0.0.1:7077 is away since 2026-01-31T12:00:00Z: Connection refused"
@@ -67,24 +67,27 @@ def lose_one(*, visible: bool = True) -> Run:
 
 def added(run: Run) -> list[tuple[CopierId, list[int]]]:
     """Partitions that copiers were sent since the last time."""
-    taken = [one for one in run.take() if isinstance(one, instructions.AddPartitions)]
-    return [(one.copier, [each.number for each in one.partitions]) for one in taken]
+    return [
+        (one.copier, [partition.number for partition in one.order.partitions])
+        for one in run.take()
+        if isinstance(one, instructions.ToCopier) and isinstance(one.order, Add)
+    ]
 
 
 def test_partitions_of_a_slot_without_a_core_move_to_the_others_once_it_is_fenced() -> None:
     run = lose_one().wait(CAPACITY_TIMEOUT_S - 1)
     run.take()
     run.wait(1).wait(1)
-    assert run.decisions() == [instructions.FenceSlot(0, ROUTE)]
+    assert run.decisions() == [instructions.Fence(ROUTE, 0)]
     assert run.state.held[part(0)].slot == 0
-    run.do(events.SlotFenced(0, ROUTE))
+    run.do(events.Fenced(ROUTE, 0))
     assert added(run) == [(CopierId(1, 1), [0])]
     run.report(0, PartitionState.ONLINE)
     assert {state for state, _ in run.seen().values()} == {PartitionState.ONLINE}
 
 
 def test_partitions_of_a_copier_that_was_fenced_at_its_loss_move_without_another_fence() -> None:
-    run = lose_one(visible=False).do(events.SlotFenced(0, ROUTE)).wait(CAPACITY_TIMEOUT_S - 1)
+    run = lose_one(visible=False).do(events.Fenced(ROUTE, 0)).wait(CAPACITY_TIMEOUT_S - 1)
     run.take()
     assert added(run.wait(1)) == [(CopierId(1, 1), [0])]
 
@@ -94,20 +97,20 @@ def test_a_slot_that_gets_its_core_while_it_is_fenced_keeps_its_partitions() -> 
     run.do(events.CopierConnected(CopierId(0, 2)))
     run.take()
     assert added(run.wait(1)) == []
-    assert added(run.do(events.SlotFenced(0, ROUTE))) == [(CopierId(0, 2), [0])]
+    assert added(run.do(events.Fenced(ROUTE, 0))) == [(CopierId(0, 2), [0])]
 
 
 def test_partitions_stay_where_no_other_slot_has_a_copier_or_the_worker_drains() -> None:
     run = lose_copiers(Run(slots=2).online(0, 1)).wait(CAPACITY_TIMEOUT_S * 2)
-    assert not any(isinstance(one, instructions.FenceSlot) for one in run.take())
+    assert not any(isinstance(one, instructions.Fence) for one in run.take())
     run = lose_one().do(events.DrainRequested(120.0)).wait(CAPACITY_TIMEOUT_S * 2)
-    assert not any(isinstance(one, instructions.FenceSlot) for one in run.take())
+    assert not any(isinstance(one, instructions.Fence) for one in run.take())
 
 
 def test_a_partition_that_must_go_back_to_a_slot_without_a_core_moves_on_too() -> None:
     run = lose_one().assign(1).wait(CAPACITY_TIMEOUT_S).assign(0, 1).wait(1)
     assert run.state.held[part(0)].slot == 0
-    run.do(events.SlotFenced(0, ROUTE))
+    run.do(events.Fenced(ROUTE, 0))
     assert run.state.held[part(0)].slot == 1
 
 
@@ -138,7 +141,7 @@ def test_a_draining_copier_still_counts_as_capacity() -> None:
 
 
 def test_new_partitions_avoid_slots_that_have_no_copier() -> None:
-    run = Run(slots=2).do(events.RouteFenced(ROUTE))
+    run = Run(slots=2).do(events.Fenced(ROUTE))
     run.do(events.CopierEnded(run.state.slots[0].copier, "executor lost"))
     run.wait(1).wait(START_TIMEOUT_S).assign(0, 1)
     assert [run.state.held[part(number)].slot for number in (0, 1)] == [1, 1]
@@ -146,6 +149,6 @@ def test_new_partitions_avoid_slots_that_have_no_copier() -> None:
 
 def test_the_first_copier_that_runs_gets_the_partitions_of_slots_without_a_core_at_once() -> None:
     run = Run(slots=2, running=False).do(events.Tick(0), events.SessionRestored(SessionId(1)))
-    run.do(events.RouteFenced(ROUTE)).assign(0, 1).wait(CAPACITY_TIMEOUT_S)
+    run.do(events.Fenced(ROUTE)).assign(0, 1).wait(CAPACITY_TIMEOUT_S)
     run.take()
     assert added(run.do(events.CopierConnected(CopierId(0, 1)))) == [(CopierId(0, 1), [0, 1])]

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from py4j.protocol import Py4JNetworkError
 
-from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.errors import PermanentError, TemporaryError
@@ -36,15 +36,19 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.pages.web import WebServer, json_page
 from ureplicator_common.znode_contents import KnownWorker
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_common.znodes.workers import encode_known_worker, encode_shares
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
-from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
+from ureplicator_worker.core.events import Fenced, FenceFailed
+from ureplicator_worker.core.instructions import Fence
 from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase
 from ureplicator_worker.core.state import initial
-from ureplicator_worker.engines import jvm, spark_entry
+from ureplicator_worker.engines import jvm, processes, spark_entry
 from ureplicator_worker.engines import worker_metrics as telemetry
 from ureplicator_worker.engines.assignment import RouteSettingsWatch, SharesWatch
 from ureplicator_worker.engines.event_loop import log_changes
-from ureplicator_worker.engines.fencing import Fencer, FenceResult, kafka_fence
+from ureplicator_worker.engines.fencing import Fencer, kafka_fence
 from ureplicator_worker.engines.processes import ProcessId
 from ureplicator_worker.engines.spark import describe
 from ureplicator_worker.lifeline.measures import Segment
@@ -61,7 +65,7 @@ from ureplicator_worker.lifeline.messages import (
 ROUTE = Route("a", "b")
 PARTITION = Partition(ROUTE, "t", 0)
 WORKER = WorkerId("w")
-PATHS = znodes.Paths("f")
+PATHS = Paths("f")
 LIMITED = Limited.route(ROUTE)
 
 
@@ -81,7 +85,7 @@ def test_an_error_of_a_partition_is_logged_as_a_warning(
 class Fencing:
     def __init__(self, error: Exception | None = None) -> None:
         self.client = MemoryCoordination(MemoryStore())
-        self.events: queue.SimpleQueue[FenceResult] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[Fenced | FenceFailed] = queue.SimpleQueue()
         self.fenced: list[str] = []
         self.error = error
         self.fencer = Fencer(
@@ -99,34 +103,34 @@ class Fencing:
             raise self.error
         self.fenced += ids
 
-    def result(self) -> FenceResult:
-        self.fencer.request(ROUTE)
+    def result(self) -> Fenced | FenceFailed:
+        self.fencer.request(Fence(ROUTE))
         return self.events.get(timeout=30)
 
 
 def test_all_ids_of_the_present_slots_are_fenced() -> None:
     stage = Fencing()
-    assert stage.result() == RouteFenced(ROUTE)
+    assert stage.result() == Fenced(ROUTE)
     assert stage.fenced == ["f.a.b.w.0", "f.a.b.w.1"]
 
 
 def test_one_slot_is_fenced_where_its_copier_was_lost() -> None:
     stage = Fencing()
-    stage.fencer.request_slot(1, ROUTE)
-    assert stage.events.get(timeout=30) == SlotFenced(1, ROUTE)
+    stage.fencer.request(Fence(ROUTE, 1))
+    assert stage.events.get(timeout=30) == Fenced(ROUTE, 1)
     assert stage.fenced == ["f.a.b.w.1"]
     stage.error = TemporaryError("no response")
-    stage.fencer.request_slot(1, ROUTE)
+    stage.fencer.request(Fence(ROUTE, 1))
     failed = stage.events.get(timeout=30)
-    assert failed == SlotFenceFailed(1, ROUTE, "target unreachable: no response")
+    assert failed == FenceFailed(ROUTE, "target unreachable: no response", 1)
 
 
 def test_slots_of_a_former_process_are_fenced_too() -> None:
     stage = Fencing()
     stage.client.ensure(PATHS.workers_known)
-    known = znodes.encode_known_worker(KnownWorker(max_slots=4))
+    known = encode_known_worker(KnownWorker(max_slots=4))
     stage.client.transact([Create(PATHS.worker_known(WORKER), known)])
-    assert stage.result() == RouteFenced(ROUTE)
+    assert stage.result() == Fenced(ROUTE)
     assert stage.fenced[-1] == "f.a.b.w.3"
 
 
@@ -135,7 +139,7 @@ def test_where_the_slots_cannot_be_read_all_possible_ones_are_fenced(data: bytes
     stage = Fencing()
     stage.client.ensure(PATHS.workers_known)
     stage.client.transact([Create(PATHS.worker_known(WORKER), data)])
-    assert stage.result() == RouteFenced(ROUTE)
+    assert stage.result() == Fenced(ROUTE)
     assert stage.fenced == [f"f.a.b.w.{slot}" for slot in range(MAX_SLOTS)]
 
 
@@ -170,13 +174,13 @@ def test_changed_settings_of_routes_are_sent_with_growing_versions() -> None:
     sent: queue.SimpleQueue[PublishedSettings] = queue.SimpleQueue()
     watch = RouteSettingsWatch(coordination=client, path=PATHS.routes, send=sent.put)
     path, first, second = PATHS.route(ROUTE), RouteSettings(), RouteSettings(verify_crc=False)
-    leader.transact([Create(path, znodes.encode_route(first))])
+    leader.transact([Create(path, encode_route(first))])
     watch.start()
     before = sent.get(timeout=30)
     assert (before.route, before.settings) == (ROUTE, first)
     leader.transact([Set(path, b"unreadable", -1)])
     leader.transact([Create(f"{path}-x", b"of no route")])
-    leader.transact([Set(path, znodes.encode_route(second), -1)])
+    leader.transact([Set(path, encode_route(second), -1)])
     after = sent.get(timeout=30)
     assert after.settings == second
     assert after.version > before.version
@@ -192,11 +196,11 @@ def test_changed_shares_of_byte_limits_are_sent_with_growing_versions() -> None:
     watch = SharesWatch(coordination=client, path=path, send=sent.put)
     watch.start()
     first, second = {0: {LIMITED: 5_000}}, {0: {LIMITED: 6_000}, 1: {LIMITED: 7_000}}
-    leader.transact([Create(path, znodes.encode_shares(first))])
+    leader.transact([Create(path, encode_shares(first))])
     before = sent.get(timeout=30)
     assert before.slots == first
     leader.transact([Set(path, b"unreadable", -1)])
-    leader.transact([Set(path, znodes.encode_shares(second), -1)])
+    leader.transact([Set(path, encode_shares(second), -1)])
     after = sent.get(timeout=30)
     assert after.slots == second
     assert after.version > before.version
@@ -427,13 +431,34 @@ def test_scratch_folders_of_dead_processes_are_swept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    stale = tmp_path / "ureplicator-spark-1-1-x"
-    stale.mkdir()
+    stale, unlocked, young = (tmp_path / f"ureplicator-spark-{name}" for name in "abc")
+    for folder in (stale, unlocked, young):
+        folder.mkdir()
+    (stale / processes.LOCK).touch()
+    os.utime(unlocked, (1, 1))
     mine = jvm.make_scratch()
-    assert not stale.exists()
+    assert [folder.exists() for folder in (stale, unlocked, young)] == [False, False, True]
     assert jvm.make_scratch() != mine
     assert mine.exists()
     assert "spark.log" in (mine / "log4j2.properties").read_text()
+
+
+def test_a_scratch_folder_is_kept_from_processes_that_do_not_see_its_owner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """As in another container with the same temporary folder: process ids say nothing there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    mine = jvm.make_scratch()
+    sweep = "from ureplicator_worker.engines.jvm import make_scratch as make; print(make())"
+    code = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}; {sweep}"
+    monkeypatch.setattr(processes.ProcessId, "alive", lambda process: False)
+    other = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert mine.exists()
+    jvm.make_scratch()
+    assert mine.exists()
+    assert not Path(other).exists(), "its process has ended"
 
 
 @pytest.mark.parametrize("gone", [ConnectionRefusedError(111), Py4JNetworkError("closed")])

@@ -10,28 +10,32 @@ from ureplicator_common.model import Partition, PartitionState, Route
 from ureplicator_worker.core.events import (
     CopierClosed,
     CopierEnded,
-    CopierFailed,
     CopierLost,
-    CopierReleased,
-    CopierReported,
     DrainRequested,
     Event,
+    FromCopier,
     Tick,
 )
 from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.lifeline.measures import Segment
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
+from ureplicator_worker.lifeline.messages import (
+    CopierId,
+    CopierReport,
+    Failed,
+    PartitionReport,
+    Released,
+)
 
 ONE, TWO = CopierId(0, 1), CopierId(1, 1)
 P0, P1 = (Partition(Route("a", "b"), "t", number) for number in range(2))
 
 
-def report(copier: CopierId, latency: int, **positions: int) -> CopierReported:
+def report(copier: CopierId, latency: int, **positions: int) -> FromCopier:
     rows = {
         {"p0": P0, "p1": P1}[name]: PartitionReport(PartitionState.ONLINE, position=position)
         for name, position in positions.items()
     }
-    return CopierReported(copier, CopierReport(rows, (latency,), latency))
+    return FromCopier(copier, CopierReport(rows, (latency,), latency))
 
 
 def all_of(events: EventQueue) -> list[Event]:
@@ -45,8 +49,8 @@ def all_of(events: EventQueue) -> list[Event]:
 
 def filled(*put: Event) -> EventQueue:
     events = EventQueue()
-    for each in put:
-        events.put(each)
+    for event in put:
+        events.put(event)
     return events
 
 
@@ -63,12 +67,11 @@ def test_reports_of_a_copier_wait_as_one_in_the_place_of_the_first() -> None:
 def test_segments_of_reports_that_wait_are_joined() -> None:
     first, second = (Segment(0, end, 7) for end in (3, 5))
     reports = ({P0: (first,), P1: (first,)}, {P0: (second,)})
-    events = filled(
-        *(CopierReported(ONE, CopierReport({}, segments=segments)) for segments in reports)
-    )
+    events = filled(*(FromCopier(ONE, CopierReport({}, segments=segments)) for segments in reports))
     (event,) = all_of(events)
-    assert isinstance(event, CopierReported)
-    assert event.report.segments == {P0: (second,), P1: (first,)}
+    assert isinstance(event, FromCopier)
+    assert isinstance(event.notice, CopierReport)
+    assert event.notice.segments == {P0: (second,), P1: (first,)}
 
 
 def test_a_queue_of_reports_does_not_grow() -> None:
@@ -87,8 +90,8 @@ def test_a_report_that_was_taken_is_not_changed() -> None:
 @pytest.mark.parametrize(
     "between",
     [
-        CopierReleased(ONE, (P0,)),
-        CopierFailed(ONE, P0, "why", True),
+        FromCopier(ONE, Released((P0,))),
+        FromCopier(ONE, Failed(P0, "why", True)),
         CopierClosed(ONE),
         CopierEnded(ONE, "why"),
         CopierLost(ONE, "why"),

@@ -27,7 +27,18 @@ from ureplicator_worker.core.reconcile import reconcile
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import Pending, initial
 from ureplicator_worker.core.state_machine import check_invariants, step
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
+from ureplicator_worker.lifeline.messages import (
+    Add,
+    CopierId,
+    CopierReport,
+    Failed,
+    Order,
+    PartitionReport,
+    Released,
+    Remove,
+    Stop,
+    StopRequest,
+)
 
 SLOTS = 2
 PARTITIONS = [Partition(Route("a", target), "t", n) for target in "bc" for n in range(2)]
@@ -38,25 +49,25 @@ class Copier:
     """A process, with messages to it and from it that are under way."""
 
     id: CopierId
-    inbox: deque[instructions.Instruction] = field(default_factory=deque)
+    inbox: deque[Order] = field(default_factory=deque)
     outbox: deque[events.Event] = field(default_factory=deque)
     touched: dict[Partition, OwnerEpoch] = field(default_factory=dict)
     connected: bool = True
 
     def do_next(self) -> None:
         match self.inbox.popleft():
-            case instructions.AddPartitions(_, epochs):
+            case Add(epochs):
                 self.touched |= epochs
-            case instructions.RemovePartitions(_, partitions):
+            case Remove(partitions):
                 self.release(partitions)
-            case instructions.StopCopier():
+            case Stop():
                 self.release(tuple(self.touched))
                 self.disconnect()
 
     def release(self, partitions: tuple[Partition, ...]) -> None:
         for partition in partitions:
             self.touched.pop(partition, None)
-        self.send(events.CopierReleased(self.id, partitions))
+        self.send(events.FromCopier(self.id, Released(partitions)))
 
     def send(self, event: events.Event) -> None:
         if self.connected:
@@ -74,9 +85,8 @@ class Histories(RuleBasedStateMachine):
         self.state = initial(slots=SLOTS, silence_s=30.0, now_s=0.0)
         self.copiers: dict[int, Copier] = {}
         self.starting: set[CopierId] = set()
-        self.fencing: set[Route] = set()
+        self.fencing: set[instructions.Fence] = set()
         self.lost: list[Copier] = []
-        self.fencing_slots: set[tuple[int, Route]] = set()
         self.zxid = 0
         self.exit: instructions.Exit | None = None
         self.later: deque[events.Event] = deque()
@@ -103,25 +113,18 @@ class Histories(RuleBasedStateMachine):
             case instructions.StartCopier(copier):
                 assert copier.slot not in self.copiers, "two copiers on one slot"
                 self.starting.add(copier)
-            case instructions.FenceRoute(route):
-                assert not any(c.touched for c in self.copiers.values() if self.on(c, route))
-                self.fencing.add(route)
-            case instructions.FenceSlot(slot, route):
-                known = self.copiers.get(slot)
-                assert known is None or not self.on(known, route), "it would fence its successor"
-                self.fencing_slots.add((slot, route))
+            case instructions.Fence(route, slot):
+                present = [c for c in self.copiers.values() if slot in (None, c.id.slot)]
+                assert not any(self.on(c, route) for c in present), "it would fence a successor"
+                self.fencing.add(instruction)
             case instructions.KillCopier(copier):
                 self.starting.discard(copier)
                 self.end(copier)
-            case (
-                instructions.AddPartitions(copier)
-                | instructions.RemovePartitions(copier)
-                | instructions.StopCopier(copier)
-            ):
+            case instructions.ToCopier(copier, order):
                 known = self.copiers.get(copier.slot)
                 if known is not None and known.connected:
                     assert known.id == copier
-                    known.inbox.append(instruction)
+                    known.inbox.append(order)
             case instructions.Exit():
                 self.exit = instruction
 
@@ -144,13 +147,13 @@ class Histories(RuleBasedStateMachine):
         self.later.append(events.CopierLost(copier.id, "executor lost"))
         self.lost.append(copier)
 
-    def fence_slot(self, slot: int, route: Route) -> None:
-        self.fencing_slots.discard((slot, route))
+    def fence(self, fence: instructions.Fence) -> None:
+        self.fencing.discard(fence)
         for copier in self.lost:
-            if copier.id.slot == slot:
-                for partition in [p for p in copier.touched if p.route == route]:
+            if fence.slot in (None, copier.id.slot):
+                for partition in [p for p in copier.touched if p.route == fence.route]:
                     del copier.touched[partition]
-        self.happens(events.SlotFenced(slot, route))
+        self.happens(events.Fenced(fence.route, fence.slot))
 
     running = precondition(lambda self: self.exit is None)
 
@@ -208,9 +211,7 @@ class Histories(RuleBasedStateMachine):
         if copier is not None:
             figures = PartitionReport(PartitionState.ONLINE, committed=1, lag=0)
             copier.send(
-                events.CopierReported(
-                    copier.id, CopierReport(dict.fromkeys(copier.touched, figures))
-                )
+                events.FromCopier(copier.id, CopierReport(dict.fromkeys(copier.touched, figures)))
             )
 
     @running
@@ -221,7 +222,7 @@ class Histories(RuleBasedStateMachine):
         if copier is not None and copier.touched:
             partition = min(copier.touched)
             del copier.touched[partition]
-            copier.send(events.CopierFailed(copier.id, partition, "failed", temporary))
+            copier.send(events.FromCopier(copier.id, Failed(partition, "failed", temporary)))
 
     @running
     @precondition(lambda self: self.copiers)
@@ -242,7 +243,7 @@ class Histories(RuleBasedStateMachine):
     @rule(slot=st.integers(0, SLOTS - 1))
     def executor_is_decommissioned(self, slot: int) -> None:
         if slot in self.copiers:
-            self.happens(events.CopierStopRequested(self.copiers[slot].id, "decommissioned"))
+            self.happens(events.FromCopier(self.copiers[slot].id, StopRequest("decommissioned")))
 
     @running
     @precondition(lambda self: self.copiers)
@@ -252,24 +253,15 @@ class Histories(RuleBasedStateMachine):
             self.lose(self.copiers[slot])
 
     @running
-    @precondition(lambda self: self.fencing_slots)
-    @rule(works=st.booleans())
-    def slot_fence_ends(self, works: bool) -> None:
-        slot, route = min(self.fencing_slots)
-        if works:
-            self.fence_slot(slot, route)
-        else:
-            self.fencing_slots.remove((slot, route))
-            self.happens(events.SlotFenceFailed(slot, route, "unreachable"))
-
-    @running
     @precondition(lambda self: self.fencing)
-    @rule(works=st.booleans())
-    def fence_ends(self, works: bool) -> None:
-        route = self.fencing.pop()
-        self.happens(
-            events.RouteFenced(route) if works else events.FenceFailed(route, "unreachable")
-        )
+    @rule(data=st.data(), works=st.booleans())
+    def fence_ends(self, data: st.DataObject, works: bool) -> None:
+        fence = data.draw(st.sampled_from(sorted(self.fencing, key=repr)))
+        if works:
+            self.fence(fence)
+        else:
+            self.fencing.remove(fence)
+            self.happens(events.FenceFailed(fence.route, "unreachable", fence.slot))
 
     @running
     @rule(
@@ -360,11 +352,8 @@ class Histories(RuleBasedStateMachine):
             self.starting.remove(started)
             self.copiers[started.slot] = Copier(started)
             self.happens(events.CopierConnected(started))
-        for route in list(self.fencing):
-            self.fencing.remove(route)
-            self.happens(events.RouteFenced(route))
-        for slot, fenced in list(self.fencing_slots):
-            self.fence_slot(slot, fenced)
+        for fence in sorted(self.fencing, key=repr):
+            self.fence(fence)
         for copier in list(self.copiers.values()):
             while copier.inbox:
                 copier.do_next()

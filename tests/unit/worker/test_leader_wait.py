@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.daemon import leader_missing
 

@@ -19,9 +19,9 @@ def sample(
 
 def play(*samples: Sample, every_s: float = 10.0) -> PartitionLoad:
     trend: LoadTrend | None = None
-    for number, each in enumerate(samples):
+    for number, measured in enumerate(samples):
         now_s = number * every_s
-        trend = following(trend, each, now_s) if trend else first(each, now_s)
+        trend = following(trend, measured, now_s) if trend else first(measured, now_s)
     assert trend is not None
     return trend.load
 

@@ -17,14 +17,9 @@ from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPha
 from ureplicator_worker.engines import metric_families as families
 from ureplicator_worker.engines.usage import UsageMeter
 from ureplicator_worker.engines.worker_metrics import Telemetry
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.measures import Measures, TransactionCounts
-from ureplicator_worker.lifeline.messages import (
-    CopierId,
-    CopierReport,
-    PartitionReport,
-    decode,
-    encode,
-)
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
 
 ROUTE = Route("a", "b")
 PARTITION = Partition(ROUTE, "t", 0)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common import znodes
 from ureplicator_common.coordination import Create, Delete, Set, Unavailable
 from ureplicator_common.model import (
     RENEWER,
@@ -27,6 +26,15 @@ from ureplicator_common.znode_contents import (
     LiveWorker,
     TopicIntent,
 )
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import (
+    encode_assignment,
+    encode_known_worker,
+    encode_live_worker,
+    encode_shares,
+)
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.lifeline.messages import (
@@ -39,7 +47,7 @@ from ureplicator_worker.lifeline.messages import (
 
 ROUTE = Route("a", "b")
 WORKER = WorkerId("w")
-PATHS = znodes.Paths("f")
+PATHS = Paths("f")
 COPIER = CopierId(0, 1)
 
 
@@ -60,11 +68,11 @@ class Stage:
         self.note(2)
         self.assign({part(0): AssignmentEntry(OwnerEpoch(3), ("f.a.b.other.0",))})
         self.settings = RouteSettings(prefix="copy-")
-        self.put(PATHS.route(ROUTE), znodes.encode_route(self.settings))
+        self.put(PATHS.route(ROUTE), encode_route(self.settings))
         intent = TopicIntent(
             partitions=4, initial_partitions=2, had_position=frozenset({0}), target_topic="copy-t"
         )
-        self.put(PATHS.topic(part(0).key), znodes.encode_intent(intent))
+        self.put(PATHS.topic(part(0).key), encode_intent(intent))
         self.prover = OwnershipProver(
             coordination=self.client,
             paths=PATHS,
@@ -75,15 +83,15 @@ class Stage:
         )
 
     def register(self) -> None:
-        live = znodes.encode_live_worker(LiveWorker(slots=1))
+        live = encode_live_worker(LiveWorker(slots=1))
         self.client.transact([Create(PATHS.worker_live(WORKER), live, ephemeral=True)])
 
     def note(self, slots: int) -> None:
         known = KnownWorker(max_slots=slots)
-        self.put(PATHS.worker_known(WORKER), znodes.encode_known_worker(known))
+        self.put(PATHS.worker_known(WORKER), encode_known_worker(known))
 
     def assign(self, entries: dict[Partition, AssignmentEntry]) -> None:
-        self.put(PATHS.assignment(WORKER), znodes.encode_assignment(Assignment(entries)))
+        self.put(PATHS.assignment(WORKER), encode_assignment(Assignment(entries)))
 
     def put(self, path: str, data: bytes) -> None:
         self.leader.ensure(path)
@@ -121,7 +129,7 @@ def test_an_assigned_partition_is_granted_with_all_that_its_start_needs(stage: S
 def test_shares_of_byte_limits_are_sent_before_the_response(stage: Stage) -> None:
     request = ProofRequest(7, {part(0): OwnerEpoch(3)})
     shares = {1: {Limited.route(ROUTE): 5_000}}
-    stage.put(PATHS.slot_shares(WORKER), znodes.encode_shares(shares))
+    stage.put(PATHS.slot_shares(WORKER), encode_shares(shares))
     stage.prover.request(CopierId(1, 1), request)
     assert stage.prover.process_next()
     (_, first), (_, second) = stage.responses.get_nowait(), stage.responses.get_nowait()
@@ -157,7 +165,7 @@ def test_more_slots_than_the_leader_has_recorded_wait_for_it(stage: Stage) -> No
 def test_later_partitions_are_not_initial_and_the_intent_may_name_the_target(stage: Stage) -> None:
     stage.assign({part(2): AssignmentEntry(OwnerEpoch(3))})
     intent = TopicIntent(partitions=4, initial_partitions=2, target_topic="elsewhere")
-    stage.put(PATHS.topic(part(2).key), znodes.encode_intent(intent))
+    stage.put(PATHS.topic(part(2).key), encode_intent(intent))
     grant = stage.prove(part(2)).granted[part(2)]
     assert (grant.initial, grant.had_position, grant.target_topic) == (False, False, "elsewhere")
 

@@ -7,7 +7,7 @@ from ureplicator_common.znode_contents import AssignmentEntry
 from ureplicator_worker.core import events
 from ureplicator_worker.core.state import WorkerState, initial
 from ureplicator_worker.core.state_machine import step
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.messages import CopierId, GapPassed
 
 ROUTE = Route("a", "b")
 P0 = Partition(ROUTE, "t", 0)
@@ -28,9 +28,9 @@ def test_the_last_gap_is_published_with_the_partition() -> None:
         events.SessionRestored(SessionId(1)),
         events.CopierConnected(COPIER),
         events.AssignmentChanged({P0: AssignmentEntry(OwnerEpoch(1))}, 10),
-        events.RouteFenced(ROUTE),
-        events.CopierPassedGap(COPIER, P0, GAP),
-        events.CopierPassedGap(CopierId(0, 99), P0, replace(GAP, next_offset=10)),
+        events.Fenced(ROUTE),
+        events.FromCopier(COPIER, GapPassed(P0, GAP)),
+        events.FromCopier(CopierId(0, 99), GapPassed(P0, replace(GAP, next_offset=10))),
         events.Tick(1.0),
     )
     assert state.publication.last is not None

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common import znodes
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Node
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route, WorkerId
 from ureplicator_common.znode_contents import (
@@ -20,13 +19,20 @@ from ureplicator_common.znode_contents import (
     RouteUsage,
     WorkerUsage,
 )
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.workers import (
+    decode_current,
+    decode_live_worker,
+    decode_loads,
+    decode_usage,
+)
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.engines.publisher import CHECK_EVERY_S, NodePublisher
 
 WORKER = WorkerId("w")
-PATHS = znodes.Paths("f")
+PATHS = Paths("f")
 LIVE = LiveWorker(slots=2, host="h", port=1, pid=2, version="v")
 PARTITION = Partition(Route("a", "b"), "t", 0)
 SESSION_TIMEOUT_S = 10.0
@@ -67,7 +73,7 @@ class Stage:
 
     def shows(self, expected: CurrentState) -> bool:
         node = self.node(PATHS.current_state(WORKER))
-        return node is not None and znodes.decode_current(node.data) == expected
+        return node is not None and decode_current(node.data) == expected
 
 
 @pytest.fixture
@@ -82,7 +88,7 @@ def test_the_live_node_comes_first_and_is_announced(stage: Stage) -> None:
     assert stage.calls.get(timeout=30) == "registered"
     node = stage.node(PATHS.worker_live(WORKER))
     assert node is not None
-    assert znodes.decode_live_worker(node.data) == LIVE
+    assert decode_live_worker(node.data) == LIVE
     assert node.stat.owner == stage.client.session()
 
 
@@ -109,7 +115,7 @@ def test_what_two_threads_announce_at_once_is_written(
     assert publisher.write_pending()
     node = stage.node(PATHS.worker_live(WORKER))
     assert node is not None
-    assert znodes.decode_live_worker(node.data) == replace(LIVE, no_capacity="no free cores")
+    assert decode_live_worker(node.data) == replace(LIVE, no_capacity="no free cores")
 
 
 def test_the_last_of_many_states_is_what_is_published(stage: Stage) -> None:
@@ -128,7 +134,7 @@ def test_loads_are_published(stage: Stage) -> None:
     assert stage.publisher.flush(30)
     node = stage.node(PATHS.measures.load(WORKER))
     assert node is not None
-    assert znodes.decode_loads(node.data) == loads
+    assert decode_loads(node.data) == loads
 
 
 def test_usage_is_published(stage: Stage) -> None:
@@ -139,7 +145,7 @@ def test_usage_is_published(stage: Stage) -> None:
     assert stage.is_ours(PATHS.measures.usage(WORKER))
     node = stage.node(PATHS.measures.usage(WORKER))
     assert node is not None
-    assert znodes.decode_usage(node.data) == usage
+    assert decode_usage(node.data) == usage
 
 
 def test_loads_too_many_for_a_node_are_left_out_without_harm(stage: Stage) -> None:
@@ -151,7 +157,7 @@ def test_loads_too_many_for_a_node_are_left_out_without_harm(stage: Stage) -> No
     assert stage.publisher.flush(30)
     node = stage.node(PATHS.measures.load(WORKER))
     assert node is not None
-    assert znodes.decode_loads(node.data) == {}
+    assert decode_loads(node.data) == {}
 
 
 @pytest.mark.parametrize("applied", [True, False])

@@ -1,6 +1,7 @@
 from collections.abc import Iterator, Sequence
 
 class ControlRecord:
+    offset: int
     key: bytes | None
     value: bytes | None
     abort: bool

@@ -62,8 +62,10 @@ class DriverSignals:
     of a killed process by the next one."""
 
     def __init__(self) -> None:
-        self._folder = scratch_folder("ureplicator-audit")
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        scratch = scratch_folder("ureplicator-audit")
+        self._folder = scratch / "signals"
+        self._folder.mkdir()
+        self._remove = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self

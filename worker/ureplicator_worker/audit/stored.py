@@ -112,10 +112,10 @@ class StoredBatches:
 
     def _leader(self, partition: int) -> Broker:
         view = self._client.view([self._topic])
-        leader = view.leaders.get((self._topic, partition))
-        if leader is None or leader.node_id not in view.brokers:
+        leader = view.leader_of(self._topic, partition)
+        if leader is None:
             raise ClusterUnavailable(f"{self._topic}/{partition}{view.leaderless(self._topic)}")
-        return view.brokers[leader.node_id]
+        return leader
 
     def _sent(self, broker: Broker, partition: int, offset: int) -> Received:
         wanted = {(self._topic, partition): offset}

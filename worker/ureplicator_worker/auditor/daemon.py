@@ -23,7 +23,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from ureplicator_common import znodes
 from ureplicator_common._version import __version__
 from ureplicator_common.audits import LiveAuditor
 from ureplicator_common.clock import SystemClock
@@ -43,6 +42,7 @@ from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, SessionId, TopicKey
 from ureplicator_common.pages.web import WebServer
 from ureplicator_common.whole_file import whole_file
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_worker.audit.job import run_audit
 from ureplicator_worker.audit.result import AuditRequest, AuditResult
 from ureplicator_worker.audit.rounds import Watch
@@ -92,7 +92,7 @@ class Auditor:
     ) -> None:
         self._settings, self._id = settings, id
         self._coordination, self._connect = coordination, connect
-        self._paths = znodes.Paths(settings.fleet)
+        self._paths = Paths(settings.fleet)
         self._nodes = AuditNodes(coordination, paths=self._paths, auditor=id)
         self._clock = SystemClock()
         self._heartbeats = Heartbeats(self._clock)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ureplicator_common import znodes
 from ureplicator_common.audits import (
     Follower,
     LiveAuditor,
@@ -41,7 +40,19 @@ from ureplicator_common.errors import OperatingError, PermanentError
 from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, UnreadableContent
+from ureplicator_common.znodes.audits import (
+    decode_audit_request,
+    decode_audit_state,
+    encode_audit_claim,
+    encode_audit_request,
+    encode_audit_state,
+    encode_auditor,
+    encode_follower,
+)
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_route
+from ureplicator_common.znodes.topics import decode_intent
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +94,7 @@ class AuditNodes:
     def register(self, live: LiveAuditor) -> bool:
         """Publish that this auditor lives; False if another live process has its id."""
         path = self._paths.audits.auditor(self._auditor)
-        return self._own(path, znodes.encode_auditor(live))
+        return self._own(path, encode_auditor(live))
 
     def requests(self) -> Iterator[tuple[TopicKey, RequestedAudit]]:
         """Requests that no auditor has claimed, the oldest first. They are found in a tree cache: without
@@ -105,14 +116,14 @@ class AuditNodes:
         """Raises PermanentError: it cannot be read."""
         path = self._paths.topic(key)
         node = self._coordination.get(path)
-        return _readable(path, node, znodes.decode_intent) if node else None
+        return _readable(path, node, decode_intent) if node else None
 
     def settings(self, route: Route) -> RouteSettings | None:
         """Settings as the leader publishes them for workers, from a tree cache; None: it has not yet.
         Raises PermanentError: they cannot be read."""
         path = self._paths.route(route)
         node = self._cached(self._paths.routes).get(path)
-        return _readable(path, node, znodes.decode_route) if node else None
+        return _readable(path, node, decode_route) if node else None
 
     def topics(self, route: Route) -> dict[TopicKey, TopicIntent]:
         """Whitelisted topics of a route, from a tree cache; one that cannot be read is left out."""
@@ -122,7 +133,7 @@ class AuditNodes:
             if not path.startswith(root):
                 continue
             try:
-                found[TopicKey(route, path.removeprefix(root))] = znodes.decode_intent(node.data)
+                found[TopicKey(route, path.removeprefix(root))] = decode_intent(node.data)
             except UnreadableContent as error:
                 logger.warning("%s cannot be read: %s", path, error)
         return found
@@ -140,11 +151,9 @@ class AuditNodes:
         node = self._coordination.get(request)
         if node is None or self._read_request(request, node) != wanted:
             return False
-        begun = znodes.encode_audit_request(replace(wanted, attempts=wanted.attempts + 1))
+        begun = encode_audit_request(replace(wanted, attempts=wanted.attempts + 1))
         self._coordination.ensure(path.rpartition("/")[0])
-        return self._own(
-            path, znodes.encode_audit_claim(running), Set(request, begun, node.stat.version)
-        )
+        return self._own(path, encode_audit_claim(running), Set(request, begun, node.stat.version))
 
     def progress(self, key: TopicKey, running: RunningAudit) -> None:
         """Write the progress. Raises Withdrawn and ClaimLost."""
@@ -155,7 +164,7 @@ class AuditNodes:
         node = self._coordination.get(path)
         if node is None or node.stat.owner != self._coordination.session():
             raise ClaimLost(f"the claim on audit {running.id} of {key} is lost")
-        data = znodes.encode_audit_claim(running)
+        data = encode_audit_claim(running)
         if data == node.data:
             return
         try:
@@ -169,7 +178,7 @@ class AuditNodes:
 
     def follow(self, route: Route, follower: Follower) -> bool:
         """True if this auditor follows behind the copy of the route."""
-        return self._own(self._paths.audits.follower(route), znodes.encode_follower(follower))
+        return self._own(self._paths.audits.follower(route), encode_follower(follower))
 
     # States.
 
@@ -203,7 +212,7 @@ class AuditNodes:
             if whitelisted is None:
                 return Edit(None, more())
             after = change(self._decoded(key, node))
-            data = znodes.encode_audit_state(after)
+            data = encode_audit_state(after)
             there = Check(topic, whitelisted.stat.version)
             return Edit(None, [there, create_or_set(path, data, version_of(node)), *more()])
 
@@ -262,14 +271,14 @@ class AuditNodes:
     def _read_request(self, path: str, node: Node) -> RequestedAudit | None:
         """None also if it cannot be read: REST lists it, an operator cancels it."""
         try:
-            return znodes.decode_audit_request(node.data)
+            return decode_audit_request(node.data)
         except UnreadableContent as error:
             logger.warning("%s cannot be read: %s", path, error)
             return None
 
     def _decoded(self, key: TopicKey, node: Node | None) -> TopicAudit | None:
         try:
-            return znodes.decode_audit_state(node.data) if node else None
+            return decode_audit_state(node.data) if node else None
         except UnreadableContent as error:
             logger.warning("%s cannot be read: %s", self._paths.audits.state(key), error)
             return None

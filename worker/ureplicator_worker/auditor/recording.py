@@ -18,7 +18,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination.zookeeper import open_coordination
 from ureplicator_common.model import Route, RouteSettings, TopicKey
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_worker.audit.result import AuditResult
 from ureplicator_worker.auditor.nodes import AuditNodes
 from ureplicator_worker.auditor.outcome import outcome_of, run_of, with_result

@@ -1,7 +1,7 @@
 """Delivery: the decision when positions are committed, and which. Pure: no I/O, no clock, no thread.
 
-At least once: data is sent as it comes, and positions follow in transactions of their own. A commit that
-is refused or of unknown outcome costs nothing but repeats after a restart.
+Data is in no transaction: it is sent as it comes, and positions follow in transactions of their own. A
+commit that is refused or of unknown outcome costs repeats after a restart, or a count, exactly once.
 
               seal(progress) -> positions that are due
        OPEN ---------------------------------------------> SEALED
@@ -20,7 +20,8 @@ the positions that were committed, since what it sent beyond them is void.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -43,14 +44,19 @@ class DeliveryState(StrEnum):
 
 @dataclass(slots=True)
 class CommittedPosition:
-    """Commit side of one partition: the stored offset, and its time. Written by the delivery only."""
+    """Commit side of one partition: the stored offset, and its time. `open`: it names a producer. Written by
+    the delivery only."""
 
     offset: int
     at_s: float
+    open: bool = False
 
     def is_due(self, progress: Progress, now_s: float) -> bool:
         """True if the position differs from the stored one, or that is old."""
-        return progress.next_offset != self.offset or now_s - self.at_s >= RENEW_S
+        return not self.is_stored(progress) or now_s - self.at_s >= RENEW_S
+
+    def is_stored(self, progress: Progress) -> bool:
+        return progress.next_offset == self.offset and not (progress.closed and self.open)
 
 
 def commit_again(
@@ -72,13 +78,26 @@ class AtLeastOnce:
         self._retry_at_s = 0.0
         self._partitions: dict[Partition, CommittedPosition] = {}
 
-    def join(self, partition: Partition, *, position: int, found: bool, now_s: float) -> None:
+    def join(
+        self,
+        partition: Partition,
+        *,
+        position: int,
+        found: bool,
+        now_s: float,
+        open: bool = False,
+    ) -> None:
         """A partition whose stored position is `position`.
 
-        `found`: it was stored by a former owner. Its age is unknown, so it is renewed at once.
+        `found`: it was stored by a former owner. Its age is unknown, so it is renewed at once. `open`: it
+        names the producer that sends what follows.
         """
         at_s = now_s - RENEW_S if found else now_s
-        self._partitions[partition] = CommittedPosition(position, at_s)
+        self._partitions[partition] = CommittedPosition(position, at_s, open)
+
+    def renew(self, partition: Partition) -> None:
+        """Have the position committed with the next commit, though it may not have changed."""
+        self._partitions[partition].at_s = -math.inf
 
     def leave(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
@@ -111,13 +130,24 @@ class AtLeastOnce:
         return due
 
     def committed(
-        self, number: int, offsets: Iterable[tuple[Partition, int]], now_s: float
+        self,
+        number: int,
+        offsets: Iterable[tuple[Partition, int]],
+        now_s: float,
+        *,
+        open: Collection[Partition] = (),
     ) -> None:
-        """The store has these. A partition that left meanwhile is none of ours."""
+        """The store has these offsets, those that are `open` with a producer. A partition that left meanwhile
+        is none of ours."""
         self._open(number, "committed")
         for partition, offset in offsets:
             if partition in self._partitions:
-                self._partitions[partition] = CommittedPosition(offset, now_s)
+                position = CommittedPosition(offset, now_s, partition in open)
+                self._partitions[partition] = position
+
+    def is_stored(self, partition: Partition, progress: Progress) -> bool:
+        """The store has all of the progress of a partition that has joined."""
+        return self._partitions[partition].is_stored(progress)
 
     def complete_map(self, partitions: Iterable[Partition], now_s: float) -> None:
         """See `commit_again`."""

@@ -1,4 +1,4 @@
-"""Exactly once: data and positions of a route are committed in one transaction of the slot. Pure.
+"""Exactly once, of handlers and queries: data and positions are in one transaction of the slot. Pure.
 
       begin(): a producer                seal(): due           commit(positions)
     WAITING -----------------> OPEN -----------------> SEALING -----------------> COMMITTING
@@ -30,7 +30,7 @@ Source: KIP-98, KIP-447 for positions in the transaction of the data, KIP-890 fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 from ureplicator_common.errors import InvalidTransition
@@ -109,6 +109,10 @@ class ExactlyOnce:
         known = self._partitions.get(partition)
         return -1 if known is None else known.offset
 
+    def is_stored(self, partition: Partition, progress: Progress) -> bool:
+        """The store has all of the progress of a partition that has joined."""
+        return progress.next_offset == self.offset(partition)
+
     def restore(self, partition: Partition, *, offset: int, now_s: float) -> None:
         """The store shows this after the transaction has ended."""
         if partition in self._partitions:
@@ -156,9 +160,9 @@ class ExactlyOnce:
         """True if what is in flight has held up the commit for too long."""
         return self.state is TransactionState.SEALING and now_s >= self._settle_by_s
 
-    def commit(self, positions: Mapping[Partition, Progress], now_s: float) -> bool:
+    def commit(self, partitions: Collection[Partition], now_s: float) -> bool:
         """Nothing is in flight any more. False if there is nothing to commit: the transaction goes on."""
-        if not positions:
+        if not partitions:
             self._move(TransactionState.OPEN)
             self._open_since_s = now_s
             self._set_due(now_s, since_s=self._sealed_at_s)
@@ -190,9 +194,9 @@ class ExactlyOnce:
         for partition, offset in offsets:
             self.restore(partition, offset=offset, now_s=now_s)
 
-    def abort(self) -> None:
-        """Nothing of the transaction counts, as far as is known."""
-        if self.state is not TransactionState.WAITING:
+    def abort(self, *, empty: bool = False) -> None:
+        """Nothing of the transaction counts, as far as is known. `empty`: there was nothing in it."""
+        if self.state is not TransactionState.WAITING and not empty:
             self.counts = self.counts._replace(aborted=self.counts.aborted + 1)
         self._move(TransactionState.WAITING)
 

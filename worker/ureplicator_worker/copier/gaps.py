@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.model import Gap, Partition
-from ureplicator_worker.copier.lane import GapFound, Lane, RecordSkipped
-from ureplicator_worker.copier.ownership.protocol import Locate
+from ureplicator_worker.copier.lane import Lane
+from ureplicator_worker.copier.messages import GapFound, Locate, RecordSkipped
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.messages import GapPassed, Grant, Message

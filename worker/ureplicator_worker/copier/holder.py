@@ -1,7 +1,7 @@
 """Holder: the partitions of a route that this copier owns, and their states.
 
     driver                 holder                              ownership thread
-    Add       ------->  STARTING  -- Start ----------------->  order (1) to (4) of `kafka.positions`
+    Add       ------->  STARTING  -- Add ------------------->  order (1) to (4) of `kafka.positions`
                         COPYING   <- Begun ------------------
     Report    <-------     |  every interval: Commit ------->  one transaction
     Remove    ------->  DRAINING: lane.finish, then a last Commit
@@ -21,62 +21,55 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from ureplicator_common.model import (
-    Delivery,
     GapPolicy,
     OwnerEpoch,
     Partition,
     Route,
     RouteSettings,
 )
-from ureplicator_worker.copier.committer import COMMITTABLE, Committer
+from ureplicator_worker.copier.commits import Commits
+from ureplicator_worker.copier.committer import COMMITTABLE
 from ureplicator_worker.copier.gaps import Gaps
-from ureplicator_worker.copier.lane import (
-    GapFound,
-    Lane,
-    LaneEvent,
-    PartitionFailed,
-    PartitionsJoining,
-    ProducerNeeded,
-    RecordSkipped,
-    TransactionFailed,
-)
+from ureplicator_worker.copier.lane import Lane
 from ureplicator_worker.copier.lifecycle import (
     CONFIRMED,
     DRAINED,
     FENCED,
     IN_LANE,
     CopyState,
-    Failure,
     OwnedPartition,
     invalid,
     move,
 )
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.messages import (
     TARGET,
     Begun,
     ClusterError,
     CommitFailed,
     Committed,
+    ConfirmationNeeded,
     FencedOut,
     Forget,
     Forgotten,
+    GapFound,
+    Join,
     Joined,
+    LaneEvent,
     Located,
     NewProducer,
     OwnershipConfirmed,
     OwnershipCrashed,
     OwnershipEvent,
-    OwnershipRefused,
+    ProducerForgotten,
     ProducerReady,
-    ProofRequested,
-    Start,
-    StartFailed,
+    RecordSkipped,
     TransactionBegun,
+    TransactionFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every, partition_reports
-from ureplicator_worker.copier.transaction_committer import TransactionCommitter
 from ureplicator_worker.lifeline.messages import (
+    Add,
     Failed,
     Grant,
     Message,
@@ -90,7 +83,7 @@ DRAIN_S = 10.0
 """Time for sending and committing the rest of a removed partition. After that it is released as it is, once
 the ownership thread has finished its current commands: a commit and two more at most, `COMMAND_S` each."""
 
-Commits = Committer | TransactionCommitter
+PRODUCER_FORGOTTEN = "target: its coordinator has forgotten the producer, which is replaced"
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +96,7 @@ class Holder:
         route: Route,
         *,
         lane: Lane,
-        committers: Mapping[Delivery, Commits],
+        commits: Commits,
         ownership: Ownership,
         send: Callable[[Message], None],
         gaps: Gaps,
@@ -111,8 +104,7 @@ class Holder:
         self.owned: dict[Partition, OwnedPartition] = {}
         self._route = route
         self._lane = lane
-        self._committers = committers
-        self.committer = committers[Delivery.AT_LEAST_ONCE]
+        self.commits = commits
         self._ownership = ownership
         self._send = send
         self._gaps = gaps
@@ -128,7 +120,7 @@ class Holder:
             if owned.state is CopyState.RELEASING:
                 raise invalid(owned, "added before it was released")
         if new:
-            self._ownership.put(Start(new))
+            self._ownership.put(Add(new))
 
     def remove(self, partition: Partition) -> None:
         owned = self.owned.get(partition)
@@ -158,14 +150,14 @@ class Holder:
                     self._lane.change_settings(partition, grant.settings)
                 change = restart_reason(former.settings, grant.settings, partition.topic)
                 if change:
-                    self._fail(partition, change, temporary=True)
+                    self._fail(Failed(partition, change, temporary=True))
         logger.info("%s: settings of version %d apply", self._route, changed.version)
 
     def give_up(self) -> None:
         """Drop everything without a last commit: the driver waits no longer."""
         for partition, owned in self.owned.items():
             if owned.state in IN_LANE:
-                self.committer.leave(partition, self.now_s)
+                self.commits.leave(partition, self.now_s)
                 self._lane.drop(partition)
         self.owned.clear()
         self._draining.clear()
@@ -174,7 +166,7 @@ class Holder:
         """End a turn: release what is drained, commit what is due."""
         self._gaps.work(self.now_s)
         waiting = bool(self._draining) and self._release_drained()
-        self.committer.work(self.owned.values(), drained=waiting, now_s=self.now_s)
+        self.commits.work(self.owned.values(), drained=waiting, now_s=self.now_s)
 
     def report(
         self, is_due: Callable[[Partition], bool] = every
@@ -182,63 +174,63 @@ class Holder:
         return partition_reports(
             [owned for partition, owned in self.owned.items() if is_due(partition)],
             lane=self._lane,
-            committed=self.committer.offset,
+            committed=self.commits.offset,
             cluster_error=next(iter(self._cluster_errors.values()), ""),
-            commit_error=self.committer.error(self.now_s),
+            commit_error=self.commits.error(self.now_s),
         )
 
     def on_lane(self, event: LaneEvent) -> None:
         match event:
-            case PartitionFailed(partition, reason, temporary, local):
-                self._fail(partition, reason, temporary=temporary, local=local)
+            case Failed():
+                self._fail(event)
             case GapFound():
                 self._gap(event)
             case RecordSkipped():
                 self._gaps.skipped(event, self.now_s)
-            case ProducerNeeded():
-                self._ownership.put(NewProducer())
-            case PartitionsJoining():
-                self.committer.on_joining(event)
+            case NewProducer() | Join():
+                self._ownership.put(event)
+            case ConfirmationNeeded(partition):
+                self.commits.confirm(partition)
             case TransactionFailed(reason):
-                self.committer.abort(reason, self.now_s)
+                self.commits.abort(reason, self.now_s)
             case _:
                 assert_never(event)
 
     def on_ownership(self, event: OwnershipEvent) -> None:
         match event:
-            case ProofRequested(request, partitions):
-                self._send(ProofRequest(request, partitions))
+            case ProofRequest():
+                self._send(event)
             case Begun():
                 self._begin(event)
             case OwnershipConfirmed(partition, stored):
                 self._cluster_errors.pop(TARGET, None)
-                self.committer.on_confirmed(partition, stored, self.now_s)
+                self.commits.on_confirmed(partition, stored, self.now_s)
                 self._resume(partition, "proof granted")
-            case OwnershipRefused(partition, reason):
-                self._lose(partition, Failure(f"released: {reason}", temporary=True))
-            case StartFailed(partition, reason, temporary):
-                self._lose(partition, Failure(reason, temporary))
+            case Failed():
+                self._lose(event)
             case Forgotten(partition):
                 self._forgotten(partition)
-            case Located(partition, offset):
-                if state_of(self.owned, partition) in DRAINED:
-                    self._gaps.located(partition, offset)
+            case Located(job, offset):
+                if state_of(self.owned, job.partition) in DRAINED:
+                    self._gaps.located(job.partition, offset)
             case ProducerReady(producer):
                 self._cluster_errors.pop(TARGET, None)
                 self._lane.producer(producer.id, producer.epoch)
+            case ProducerForgotten(partition):
+                self._fail(Failed(partition, PRODUCER_FORGOTTEN, temporary=True))
             case Committed():
                 self._cluster_errors.pop(TARGET, None)
-                self.committer.on_committed(event, self.now_s)
+                self.commits.on_committed(event, self.now_s)
                 for partition in on_trial(self.owned, event.positions):
                     self._resume(partition, "position taken")
-            case Joined(transaction, targets, refused, gone):
-                self._lane.transactions.joined(transaction, targets, refused, self.now_s, gone=gone)
+            case Joined():
+                self._lane.transactions.joined(event, self.now_s)
             case TransactionBegun(producer):
-                self.committer.on_begun(producer, self.now_s)
+                self.commits.on_begun(producer, self.now_s)
             case CommitFailed():
-                self.committer.on_failed(event, self.now_s)
+                self.commits.on_failed(event, self.now_s)
             case FencedOut():
-                self._suspend(self.committer.on_fenced(event, self.now_s))
+                self._suspend(self.commits.on_fenced(event, self.now_s))
             case ClusterError(reason, end):
                 self._cluster_errors[end] = reason
             case OwnershipCrashed(error):
@@ -253,16 +245,13 @@ class Holder:
         if state_of(self.owned, partition) is not CopyState.STARTING:
             return
         grant = with_newest(begun.grant, self._settings)
-        delivery = grant.settings.delivery
-        if delivery is not begun.grant.settings.delivery:
-            changed = Failure(f"delivery changes to {delivery}", temporary=True)
+        change = delivery_change(begun.grant.settings, grant.settings, partition.topic)
+        if change:
+            changed = Failed(partition, change, temporary=True)
             self._release(partition, changed.reason, failure=changed)
             return
-        if not any(owned.state in IN_LANE for owned in self.owned.values()):
-            self.committer = self._committers[delivery]
-            self._lane.transactions.deliver(transactional=delivery is Delivery.EXACTLY_ONCE)
         self._lane.begin(partition, grant, begun.beginning)
-        self.committer.join(begun, self.now_s)
+        self.commits.join(begun, self.now_s)
         position = f"from {begun.beginning.position}"
         self._move(partition, CopyState.COPYING, position, grant=grant)
         self._gaps.begin(partition, begun.beginning)
@@ -286,8 +275,9 @@ class Holder:
                 self._lane.suspend(partition)
                 self._move(partition, FENCED[owned.state], "fenced")
 
-    def _lose(self, partition: Partition, failure: Failure) -> None:
+    def _lose(self, failure: Failed) -> None:
         """The ownership thread has forgotten it already. What was removed is Released, not Failed."""
+        partition = failure.partition
         logger.warning("%s: %s", partition, failure.reason)
         state = state_of(self.owned, partition)
         if state is CopyState.STARTING or state in DRAINED:
@@ -303,17 +293,16 @@ class Holder:
             return
         policy = owned.grant.settings.on_gap
         if policy is GapPolicy.STOP:
-            self._fail(partition, f"{reason} (on_gap: stop)", temporary=False)
+            self._fail(Failed(partition, f"{reason} (on_gap: stop)", temporary=False))
             return
         self._gaps.pass_over(gap, owned.grant)
 
-    def _fail(
-        self, partition: Partition, reason: str, *, temporary: bool, local: bool = False
-    ) -> None:
+    def _fail(self, failure: Failed) -> None:
         """Give a partition up after a last commit; one that is being removed just ends."""
+        partition, reason = failure.partition, failure.reason
         if state_of(self.owned, partition) in DRAINED:
             logger.warning("%s: failed: %s", partition, reason)
-            self._drain(partition, reason, failure=Failure(reason, temporary, local))
+            self._drain(partition, reason, failure=failure)
 
     def _drain(self, partition: Partition, reason: str, **change: Any) -> None:
         self._lane.finish(partition)
@@ -325,7 +314,7 @@ class Holder:
         """Release what is drained. True if a partition waits for nothing but a commit."""
         waiting = False
         for partition, progress in self._lane.progress(self._draining).items():
-            if progress.exact and progress.next_offset == self.committer.offset(partition):
+            if progress.exact and self.commits.is_stored(partition, progress):
                 self._release(partition, "drained and committed")
             elif self.now_s > self.owned[partition].drain_until_s:
                 logger.warning("%s: released before all was committed", partition)
@@ -337,7 +326,7 @@ class Holder:
 
     def _release(self, partition: Partition, reason: str, **change: Any) -> None:
         if self.owned[partition].state in IN_LANE:
-            self.committer.leave(partition, self.now_s)
+            self.commits.leave(partition, self.now_s)
             self._lane.drop(partition)
             self._gaps.leave(partition)
             self._draining.pop(partition, None)
@@ -347,13 +336,8 @@ class Holder:
     def _forgotten(self, partition: Partition) -> None:
         """The last message about the partition, once the ownership thread has forgotten it, too."""
         owned = self.owned.pop(partition, None)
-        if owned is None:
-            return
-        failure = owned.failure
-        if failure is None:
-            self._send(Released((partition,)))
-        else:
-            self._send(Failed(partition, failure.reason, failure.temporary, failure.local))
+        if owned is not None:
+            self._send(owned.failure or Released((partition,)))
 
     def _move(self, partition: Partition, to: CopyState, reason: str, **change: Any) -> None:
         owned = self.owned[partition]
@@ -373,14 +357,29 @@ def on_trial(
 
 def restart_reason(former: RouteSettings, settings: RouteSettings, topic: str) -> str:
     """Reason for which a partition of the topic begins again under the new settings; "" for none."""
-    if settings.delivery is not former.delivery:
-        return f"delivery changes to {settings.delivery}"
+    change = delivery_change(former, settings, topic)
+    if change:
+        return change
     if settings.offset_map is not former.offset_map:
         return f"the offset map is switched {'on' if settings.offset_map else 'off'}"
-    transform = settings.transform(topic)
-    if transform != former.transform(topic):
-        return f"handler changes to {transform.name if transform else 'none'}"
+    if settings.transform(topic) != former.transform(topic):
+        return handler_change(settings, topic)
     return ""
+
+
+def delivery_change(former: RouteSettings, settings: RouteSettings, topic: str) -> str:
+    """Reason for which a partition of the topic begins again where its position is committed in another
+    way; "" for none."""
+    if settings.delivery is not former.delivery:
+        return f"delivery changes to {settings.delivery}"
+    if settings.is_transactional(topic) is not former.is_transactional(topic):
+        return handler_change(settings, topic)
+    return ""
+
+
+def handler_change(settings: RouteSettings, topic: str) -> str:
+    transform = settings.transform(topic)
+    return f"handler changes to {transform.name if transform else 'none'}"
 
 
 def with_newest(grant: Grant, published: PublishedSettings | None) -> Grant:

@@ -20,8 +20,7 @@ transaction:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ureplicator_common.kafka.transactions.producers import Producer
@@ -29,9 +28,10 @@ from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.handler_counters import HandlerCounters
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.position_values import AcknowledgedEnd, StartPosition
+from ureplicator_worker.copier.messages import Joined, LaneEvent
+from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.measures import Segment
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant, PartitionReport
 
 
 class Progress(NamedTuple):
@@ -39,7 +39,8 @@ class Progress(NamedTuple):
 
     `exact`: nothing beyond it was fetched that still has to be sent. `target_end`: next offset of the
     target's log after the last batch that it acknowledged, had it lost none; -1 if unknown. `markers`: see
-    `Provenance`, with the open transaction committed.
+    `Provenance`, with the open transaction committed. `sequence`: of the next record after `next_offset`,
+    exactly once without transactions; `closed`: nothing follows it under this producer.
     """
 
     next_offset: int
@@ -47,92 +48,8 @@ class Progress(NamedTuple):
     exact: bool
     target_end: int = -1
     markers: int = 0
-
-
-class LaneStatus(NamedTuple):
-    """One partition for the report. Counters since `begin`; -1: not known yet.
-
-    `error`: what fails now, and at which end; `fetching`: the source responds for this partition.
-    `gap_offsets`: of the source, in the gaps that were passed over.
-    """
-
-    error: str
-    fetching: bool
-    position: int
-    records: int
-    bytes: int
-    lag: int
-    skipped: int
-    gaps: int
-    gap_offsets: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFailed:
-    """The lane cannot go on with the partition. It fetches no more of it, and sends the rest if it can.
-    `local`: the cause is at this worker."""
-
-    partition: Partition
-    reason: str
-    temporary: bool
-    local: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GapFound:
-    """The source has no longer what comes next, or the target what it acknowledged.
-
-    The partition waits for `seek` or `finish`. `offset`: the next one that was to be copied. `next_offset`:
-    where copying goes on if the policy allows it; -1: the policy names the place.
-    """
-
-    partition: Partition
-    reason: str
-    offset: int
-    next_offset: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class RecordSkipped:
-    """The target refuses the record at this source offset for good, and the policy leaves it out."""
-
-    partition: Partition
-    reason: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerNeeded:
-    """The lane needs a fresh producer id (`Lane.producer`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsJoining:
-    """Target partitions that are to take part in the lane's transaction of this number.
-
-    `ends`: for those at a leader that has not shown it yet, the end that its log must have.
-    """
-
-    transaction: int
-    targets: frozenset[tuple[str, int]]
-    ends: Mapping[tuple[str, int], AcknowledgedEnd] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionFailed:
-    """The open transaction can only be aborted (`Transactions.end`)."""
-
-    reason: str
-
-
-LaneEvent = (
-    PartitionFailed
-    | GapFound
-    | RecordSkipped
-    | ProducerNeeded
-    | PartitionsJoining
-    | TransactionFailed
-)
+    sequence: int = 0
+    closed: bool = False
 
 
 class Socket(Protocol):
@@ -159,25 +76,14 @@ class SocketGroup(Protocol):
 
 
 class Transactions(Protocol):
-    """Transactions of a lane: everything that it sends belongs to the open one."""
-
-    def deliver(self, *, transactional: bool) -> None:
-        """Send in transactions from now on, or in none. Only without partitions."""
+    """Transactions of a lane: everything that it sends of partitions with a handler or a query, exactly once,
+    belongs to the open one."""
 
     def begin(self, producer: Producer) -> None:
-        """Open the next transaction: everything sent from now on belongs to it."""
+        """Open the next transaction: everything of them that is sent from now on belongs to it."""
 
-    def joined(
-        self,
-        transaction: int,
-        targets: frozenset[tuple[str, int]],
-        refused: Mapping[tuple[str, int], str],
-        now_s: float,
-        *,
-        gone: Mapping[tuple[str, int], range],
-    ) -> None:
-        """The coordinator knows that `targets` take part; the `refused` try again later. `gone`: offsets
-        that were acknowledged, and that the target has no longer."""
+    def joined(self, joined: Joined, now_s: float) -> None:
+        """The coordinator knows which take part; the refused try again later."""
 
     def seal(self) -> None:
         """Send nothing new in the open transaction."""
@@ -233,6 +139,9 @@ class Lane(Protocol):
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
         """The settings of the route have changed: those that count while copying count from now on."""
 
+    def confirmed(self, partition: Partition) -> None:
+        """The position was committed once more since ConfirmationNeeded was posted."""
+
     def seek(self, partition: Partition, offset: int) -> bool:
         """Go on at another offset, over a gap that the operator's policy allows. False: it was taken back
         before the gap since, and will find it again."""
@@ -246,12 +155,14 @@ class Lane(Protocol):
     def progress(self, partitions: Iterable[Partition]) -> dict[Partition, Progress]: ...
 
     def producer(self, id: int, epoch: int) -> None:
-        """The producer id that `ProducerNeeded` requested."""
+        """The producer id that `NewProducer` requested."""
 
     def take_events(self) -> Iterator[LaneEvent]:
         """Events since the last call."""
 
-    def status(self, partition: Partition) -> LaneStatus: ...
+    def status(self, partition: Partition) -> PartitionReport:
+        """State and counters of one partition, as far as the lane knows them: ERROR by what fails now, and at
+        which end; ONLINE once the source responds."""
 
     def segments(self, partition: Partition) -> tuple[Segment, ...]:
         """Offsets of the records in the partition's own target partition, as far as known, in order.

@@ -35,7 +35,7 @@ from typing import Any
 
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Partition
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.lifeline.messages import Failed, Grant
 
 STORY_LENGTH = 16
 
@@ -82,27 +82,17 @@ IN_LANE = frozenset(FENCED) | frozenset(CONFIRMED)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Reason for giving a partition up; `temporary` if a later try may succeed, `local` if another worker may
-    not have the cause."""
-
-    reason: str
-    temporary: bool
-    local: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class OwnedPartition:
     """One partition of the holder.
 
-    `grant` is None until the proof. `failure`: Failed is sent at the end, in place of Released. `trial`: why
-    the target refused the position, until it takes it.
+    `grant` is None until the proof. `failure`: sent at the end, in place of Released. `trial`: why the
+    position must be committed before anything is sent, until it is.
     """
 
     partition: Partition
     state: CopyState = CopyState.STARTING
     grant: Grant | None = None
-    failure: Failure | None = None
+    failure: Failed | None = None
     trial: str = ""
     drain_until_s: float = 0.0
     story: tuple[str, ...] = ()

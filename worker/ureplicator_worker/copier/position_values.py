@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
+from ureplicator_common.kafka.provenance import NOT_MAPPED, DataProducer, Provenance
+from ureplicator_common.kafka.transactions.producer_memory import PRODUCER_KEPT_S
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.lifeline.messages import Grant
 
@@ -18,6 +19,15 @@ class AcknowledgedEnd(NamedTuple):
     markers: int = 0
 
 
+class Counted(NamedTuple):
+    """Records that a former owner copied behind the position: `records` offsets without a hole from `source`
+    on lie at the target from `target` on."""
+
+    source: int
+    target: int
+    records: int
+
+
 @dataclass(frozen=True, slots=True)
 class StartPosition:
     """Start position, and the cluster and topics that it belongs to.
@@ -26,6 +36,8 @@ class StartPosition:
     what is lost, where the operator's policy goes on; `gap_offset`: the stored position then.
     `target_end`: the target's log held everything before this offset; -1 unknown. `mapped`: see
     `Provenance`, of the position where copying begins; `map_chunks`, `markers`: of the stored one.
+    `appends`: producer of exactly once without transactions; `producer_kept_s`: time for which brokers
+    surely know it; `counted`: what its predecessor copied behind the stored position.
     """
 
     position: int
@@ -40,6 +52,9 @@ class StartPosition:
     mapped: int = NOT_MAPPED
     map_chunks: int = 0
     markers: int = 0
+    appends: DataProducer | None = None
+    producer_kept_s: float = PRODUCER_KEPT_S
+    counted: Counted | None = None
 
 
 class MapMark(NamedTuple):
@@ -55,8 +70,8 @@ class Commitment:
 
     `target_end`: next offset of the target's log after the last batch that it acknowledged; -1 unknown.
     `segments`: the newest ones, from the last that was committed; none without an offset map. `unmapped`:
-    they were left out of the map, so the position is to be committed again with them. `markers`: see
-    `Provenance`.
+    they were left out of the map, so the position is to be committed again with them. `markers`, `appends`:
+    see `Provenance`.
     """
 
     position: int
@@ -67,6 +82,7 @@ class Commitment:
     segments: tuple[MapSegment, ...] = ()
     markers: int = 0
     unmapped: bool = False
+    appends: DataProducer | None = None
 
     def record(self, *, worker: str, slot: int, mark: MapMark | None = None) -> Position:
         """The record as the position store keeps it. `mark` None: the map stays as it was found."""
@@ -82,5 +98,6 @@ class Commitment:
             mapped=mapped,
             map_chunks=chunks,
             markers=self.markers,
+            appends=self.appends,
         )
         return Position(self.position, self.leader_epoch, provenance.encode())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ureplicator_common.model import Partition, PartitionState, Route
 from ureplicator_common.process_use import ProcessUse, use_of_tree
-from ureplicator_worker.copier.lane import Lane, LaneStatus
+from ureplicator_worker.copier.lane import Lane
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.lifecycle import DRAINED, IN_LANE, CopyState, OwnedPartition
 from ureplicator_worker.lifeline.measures import Measures, Segment, TransactionCounts
@@ -119,47 +119,26 @@ def partition_reports(
     reports: dict[Partition, PartitionReport] = {}
     for held in owned:
         if held.state in IN_LANE:
-            status = lane.status(held.partition)
             fenced = held.state is CopyState.SUSPENDED
             suspended_for = held.trial or cluster_error or FENCED
             error = suspended_for if fenced else commit_error
-            reports[held.partition] = _in_lane(held.state, status, committed(held.partition), error)
+            report = lane.status(held.partition)._replace(committed=committed(held.partition))
+            reports[held.partition] = with_ownership(report, held.state, error)
         elif held.state is CopyState.STARTING:
             state = PartitionState.ERROR if cluster_error else PartitionState.OFFLINE
             reports[held.partition] = PartitionReport(state, cluster_error or "starting")
     return reports
 
 
-def _in_lane(
-    copy_state: CopyState, status: LaneStatus, committed: int, ownership_error: str
+def with_ownership(
+    report: PartitionReport, state: CopyState, ownership_error: str
 ) -> PartitionReport:
-    state, reason = fleet_state_of(copy_state, status, ownership_error)
-    return PartitionReport(
-        state=state,
-        reason=reason,
-        position=status.position,
-        committed=committed,
-        records=status.records,
-        bytes=status.bytes,
-        lag=status.lag,
-        skipped=status.skipped,
-        gaps=status.gaps,
-        gap_offsets=status.gap_offsets,
-    )
-
-
-def fleet_state_of(
-    state: CopyState, status: LaneStatus, ownership_error: str
-) -> tuple[PartitionState, str]:
-    """State and reason for the fleet; an error of the partition's own brokers comes first."""
+    """The lane's report as the fleet sees it; an error of the partition's own brokers comes first."""
     if state not in DRAINED:
-        return PartitionState.OFFLINE, "stopping"
-    error = status.error or ownership_error
-    if error:
-        return PartitionState.ERROR, error
-    if status.fetching:
-        return PartitionState.ONLINE, ""
-    return PartitionState.OFFLINE, "starting: waiting for the first response"
+        return report._replace(state=PartitionState.OFFLINE, reason="stopping")
+    if ownership_error and report.state is not PartitionState.ERROR:
+        return report._replace(state=PartitionState.ERROR, reason=ownership_error)
+    return report
 
 
 def total_latency(lanes: Iterable[Lane]) -> Latencies:

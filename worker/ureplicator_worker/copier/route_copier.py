@@ -4,7 +4,7 @@
                   |  ^                                |
                   |  +------- LaneEvent, Progress ----+
                   v
-              Committer (AtLeastOnce) <--> Ownership thread <--> position store
+              Commits <--> Ownership thread <--> position store
 
 Everything here runs in the copier's loop; nothing blocks.
 """
@@ -13,21 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ureplicator_common.model import Delivery, Partition, Route
-from ureplicator_worker.copier.at_least_once import AtLeastOnce
-from ureplicator_worker.copier.commit_failures import CommitFailures
-from ureplicator_worker.copier.committer import Committer
-from ureplicator_worker.copier.exactly_once import ExactlyOnce
+from ureplicator_common.model import Partition, Route
+from ureplicator_worker.copier.commits import Commits
 from ureplicator_worker.copier.gaps import Gaps
-from ureplicator_worker.copier.holder import Commits, Holder
+from ureplicator_worker.copier.holder import Holder
 from ureplicator_worker.copier.lane import Lane
 from ureplicator_worker.copier.lifecycle import IN_LANE
 from ureplicator_worker.copier.loop.mailbox import Mailbox
-from ureplicator_worker.copier.ownership.protocol import Begun, Committed, OwnershipEvent
+from ureplicator_worker.copier.messages import Begun, Committed, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
-from ureplicator_worker.copier.transaction_committer import TransactionCommitter
 from ureplicator_worker.lifeline.measures import Segment, TransactionCounts
 from ureplicator_worker.lifeline.messages import (
     Message,
@@ -56,30 +52,17 @@ class RouteCopier:
         self._ownership = ownership
         self._events = events
         self._publisher = publisher
-        failures = CommitFailures(route)
-        at_least_once = Committer(
+        commits = Commits(
             route,
-            delivery=AtLeastOnce(interval_s=commit_interval_s),
             lane=lane,
             ownership=ownership,
-            failures=failures,
+            commit_interval_s=commit_interval_s,
+            transaction_interval_s=transaction_interval_s,
         )
-        self._exactly_once = ExactlyOnce(interval_s=transaction_interval_s)
-        exactly_once = TransactionCommitter(
-            route,
-            delivery=self._exactly_once,
-            lane=lane,
-            ownership=ownership,
-            failures=failures,
-        )
-        committers: dict[Delivery, Commits] = {
-            Delivery.AT_LEAST_ONCE: at_least_once,
-            Delivery.EXACTLY_ONCE: exactly_once,
-        }
         self.holder = Holder(
             route,
             lane=lane,
-            committers=committers,
+            commits=commits,
             ownership=ownership,
             gaps=Gaps(lane=lane, ownership=ownership, send=send),
             send=send,
@@ -92,7 +75,7 @@ class RouteCopier:
 
     @property
     def transactions(self) -> TransactionCounts:
-        return self._exactly_once.counts
+        return self.holder.commits.counts
 
     @property
     def copying(self) -> Iterator[Partition]:
@@ -130,7 +113,7 @@ class RouteCopier:
         for lane_event in self.lane.take_events():
             self.holder.on_lane(lane_event)
         self.holder.work()
-        self._publisher.work(self.holder.owned.values(), self.holder.committer.offset, now_s)
+        self._publisher.work(self.holder.owned.values(), self.holder.commits.offset, now_s)
 
     def report(
         self, is_due: Callable[[Partition], bool] = every

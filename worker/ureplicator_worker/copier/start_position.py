@@ -14,6 +14,7 @@
 |                 | what it acknowledged            |                                                  |
 | a position      | nothing but the end of the last | not yet; where it stays missing, as with a       |
 |                 | transaction is missing there    | target that lost offsets                         |
+| a position      | it names a producer             | after what that producer has appended            |
 
 The source topic must be the one that the leader has recorded: nothing of a recreated topic is copied
 before the leader has decided how to go on.
@@ -27,7 +28,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
@@ -44,9 +45,18 @@ from ureplicator_common.kafka.client import (
     ClusterView,
 )
 from ureplicator_common.kafka.list_offsets import OffsetOrError, TopicPartition, offsets_at
-from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.provenance import NOT_MAPPED, Provenance
 from ureplicator_common.model import GapPolicy, Partition
-from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.behind import (
+    Behind,
+    BehindOrError,
+    CountBehind,
+    Disagreement,
+    PlaceOrError,
+    TargetLost,
+    Uncountable,
+)
+from ureplicator_worker.copier.position_values import Counted, StartPosition
 from ureplicator_worker.lifeline.messages import Grant
 
 NO_POSITION = Position(offset=-1)
@@ -60,22 +70,30 @@ class CannotStart(OperatingError):
         self.temporary = temporary
 
 
+class Disagrees(CannotStart):
+    """Count and bytes of what was copied disagree: all of it is compared at the next try."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetState:
     """The target as it is when partitions start. `ends`: of the logs of those whose position names one.
-    `unmarked`: those of them that wait no longer for the marker of the last transaction."""
+    `unmarked`: those of them that wait no longer for the marker of the last transaction. `behind`: what a
+    fenced producer has appended behind the position."""
 
     view: ClusterView
     ends: Mapping[TopicPartition, OffsetOrError]
     unmarked: frozenset[TopicPartition] = frozenset()
+    behind: Mapping[TopicPartition, BehindOrError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StartDecision:
-    """`time_ms`: time of the first record to copy, where the source must be requested for its offset."""
+    """Where the source must be requested for the offset: `time_ms`, time of the first record to copy; or
+    `behind`, the records that were copied behind the position."""
 
     beginning: StartPosition
     time_ms: int | None = None
+    behind: Behind | None = None
 
 
 @contextmanager
@@ -94,8 +112,12 @@ def read_target(
 ) -> TargetState:
     """Raises ClusterUnavailable."""
     view = target.view(sorted({grant.target_topic for grant in grants.values()}))
-    keys = (_target_key(partition, grant) for partition, grant in grants.items())
-    wanted = {key: LATEST for key in keys if _is_end_known(stored[key]) and key in view.leaders}
+    wanted = {
+        key: LATEST
+        for partition, grant in grants.items()
+        if (key := _target_key(partition, grant)) in view.leaders
+        and (grant.settings.is_fenced(partition.topic) or _names_end(stored[key]))
+    }
     ends: dict[TopicPartition, OffsetOrError] = {}
     for portion in offsets_at(target, view, wanted, isolation=READ_UNCOMMITTED):
         ends |= portion
@@ -108,6 +130,7 @@ def find_starts(
     *,
     source: ClusterClient,
     target: TargetState,
+    count: CountBehind,
 ) -> Iterator[dict[Partition, StartPosition | CannotStart]]:
     """The start of each partition, or why it cannot; in portions, as they become known.
 
@@ -117,6 +140,7 @@ def find_starts(
         view = source.view(sorted({partition.topic for partition in grants}))
     known: dict[Partition, StartPosition | CannotStart] = {}
     searched: dict[Partition, StartDecision] = {}
+    counted: dict[Partition, StartDecision] = {}
     for partition, grant in grants.items():
         position = stored[_target_key(partition, grant)]
         try:
@@ -124,13 +148,17 @@ def find_starts(
         except CannotStart as error:
             known[partition] = error
             continue
-        if decision.time_ms is None:
+        if decision.behind is not None:
+            counted[partition] = decision
+        elif decision.time_ms is None:
             known[partition] = decision.beginning
         else:
             searched[partition] = decision
     if known:
         yield known
     yield from _search(searched, source, view)
+    if counted:
+        yield _behind_counted(counted, count, view)
 
 
 def _search(
@@ -152,6 +180,49 @@ def _search(
             else:
                 found[partition] = replace(decisions[partition].beginning, position=offset)
         yield found
+
+
+def _behind_counted(
+    decisions: Mapping[Partition, StartDecision], count: CountBehind, view: ClusterView
+) -> dict[Partition, StartPosition | CannotStart]:
+    """Positions behind what was copied already."""
+    wanted = {
+        (part.topic, part.number): (decision.beginning.position, decision.behind)
+        for part, decision in decisions.items()
+        if decision.behind is not None
+    }
+    places = count.at_source(wanted, view)
+    return {
+        part: _placed(decision, places[part.topic, part.number])
+        for part, decision in decisions.items()
+    }
+
+
+def _placed(decision: StartDecision, place: PlaceOrError) -> StartPosition | CannotStart:
+    if isinstance(place, OperatingError):
+        return _not_placed(place, decision.behind)
+    return replace(
+        decision.beginning,
+        position=place.offset,
+        leader_epoch=place.leader_epoch,
+        counted=counted_between(decision, place.offset),
+    )
+
+
+def counted_between(decision: StartDecision, offset: int) -> Counted | None:
+    """What lies behind the position, up to an offset of the source; None where either log has holes."""
+    behind, position = decision.behind, decision.beginning.position
+    assert behind is not None
+    if behind.first < 0 or offset - position != behind.count:
+        return None
+    return Counted(position, behind.first, behind.count)
+
+
+def _not_placed(error: OperatingError, behind: Behind | None) -> CannotStart:
+    if isinstance(error, Disagreement):
+        compared = behind is not None and behind.copies is not None
+        return Disagrees(f"source: {error}", temporary=not compared)
+    return CannotStart(f"source: {error}", temporary=True)
 
 
 def decide(
@@ -177,9 +248,14 @@ def decide(
         source_topic_id=source_id,
         target_topic_id=target_id,
         map_chunks=former.map_chunks if former else 0,
+        target_end=_present_end(partition, grant, target),
     )
     if stored.offset >= 0 and not gap:
         key = _target_key(partition, grant)
+        if key in target.behind:
+            mapped = provenance.mapped if provenance else NOT_MAPPED
+            end = target.ends.get(key)
+            return _behind(beginning, grant, target.behind[key], end, mapped=mapped)
         waits = key not in target.unmarked
         end = target.ends.get(key)
         return StartDecision(_checked_end(beginning, grant, provenance, end, waits=waits))
@@ -198,7 +274,7 @@ def _checked_end(
 ) -> StartPosition:
     """Compare the target's present end with what it acknowledged. `waits`: a marker may be on its way. Raises
     CannotStart."""
-    if provenance is None or end is None:
+    if provenance is None or provenance.target_end < 0 or end is None:
         return beginning
     if isinstance(end, PartitionUnavailable):
         raise CannotStart(f"target: {end}", temporary=True)
@@ -212,11 +288,33 @@ def _checked_end(
         )
     if end >= provenance.target_end and waits:
         raise CannotStart(f"target: {marker_missing(end)}", temporary=True)
-    lost = f"target lost offsets {end:,} to {acknowledged - 1:,}"
+    return _lost(beginning, grant, f"target lost offsets {end:,} to {acknowledged - 1:,}", end)
+
+
+def _lost(beginning: StartPosition, grant: Grant, lost: str, end: int) -> StartPosition:
+    """Go on at the position, if the policy says so. Raises CannotStart."""
     if grant.settings.on_gap is GapPolicy.STOP:
         raise CannotStart(f"{lost} (on_gap: stop)", temporary=False)
     at = beginning.position
     return replace(beginning, committed=-1, gap=lost, gap_offset=at, target_end=end)
+
+
+def _behind(
+    beginning: StartPosition,
+    grant: Grant,
+    found: BehindOrError,
+    end: OffsetOrError | None,
+    *,
+    mapped: int,
+) -> StartDecision:
+    """Begin behind what a fenced producer has appended. Raises CannotStart."""
+    if isinstance(found, TargetLost):
+        assert isinstance(end, int)
+        return StartDecision(_lost(beginning, grant, str(found), end))
+    if isinstance(found, OperatingError):
+        raise CannotStart(f"target: {found}", temporary=not isinstance(found, Uncountable))
+    at = replace(beginning, target_end=found.end, mapped=mapped)
+    return StartDecision(at, behind=found if found.count else None)
 
 
 def source_offset(partition: Partition, source: ClusterClient, timestamp_ms: int) -> int:
@@ -247,9 +345,21 @@ def _target_key(partition: Partition, grant: Grant) -> TopicPartition:
     return (grant.target_topic, partition.number)
 
 
-def _is_end_known(stored: Position) -> bool:
+def _present_end(partition: Partition, grant: Grant, target: TargetState) -> int:
+    """End of the target's log, behind which a producer begins; -1 where it does not count. Raises
+    CannotStart."""
+    if not grant.settings.is_fenced(partition.topic):
+        return -1
+    end = target.ends[_target_key(partition, grant)]
+    if isinstance(end, PartitionUnavailable):
+        raise CannotStart(f"target: {end}", temporary=True)
+    return end
+
+
+def _names_end(stored: Position) -> bool:
+    """It says where the target's log ended, or who has appended to it since."""
     provenance = Provenance.decode(stored.metadata)
-    return provenance is not None and provenance.target_end >= 0
+    return provenance is not None and (provenance.target_end >= 0 or provenance.appends is not None)
 
 
 def _topics(

@@ -21,6 +21,7 @@ from ureplicator_common.kafka.broker_order import BrokerOrder, broker_order
 from ureplicator_common.kafka.client import CLIENT_ID, ClusterClient, open_client
 from ureplicator_common.kafka.map_log.writing import KafkaMapLog
 from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.transactions.probe_topic import probe_topic
 from ureplicator_common.logging_setup import set_up
 from ureplicator_common.model import Partition, Route, WorkerId, position_group, transactional_id
 from ureplicator_common.offset_map.topic import map_topic
@@ -31,14 +32,17 @@ from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.loop.mailbox import Mailbox
 from ureplicator_worker.copier.loop.process_end import STOP_REQUEST_S, StackDump, on_sigterm
 from ureplicator_worker.copier.loop.socket_selector import SocketSelector
+from ureplicator_worker.copier.messages import OwnershipEvent
 from ureplicator_worker.copier.net.buffers import RouteShares
 from ureplicator_worker.copier.net.metadata import ClusterMetadata, MetadataEvent
-from ureplicator_worker.copier.ownership.protocol import OwnershipEvent
+from ureplicator_worker.copier.ownership.data_producers import random_suffix
+from ureplicator_worker.copier.ownership.target_check import KafkaTargetCheck
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
 from ureplicator_worker.copier.reporting import OwnUse, measures, total_latency
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
+from ureplicator_worker.copier.takeover.takeovers import Takeovers
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed, open_lifeline
 from ureplicator_worker.lifeline.messages import (
     Add,
@@ -165,9 +169,7 @@ class Copier:
                 shares = slots.get(self._config.slot, {})
                 self._limits.change(version, shares, time.monotonic())
             case ProofResponse():
-                found = self._driver.route_of(message)
-                if found is not None:
-                    self._routes[found[0]].on_proof(found[1])
+                self._routes[message.route].on_proof(message)
             case Stop():
                 self._stop()
             case _:
@@ -248,7 +250,7 @@ class Copier:
             publisher=SourceOffsetPublisher(source, group=group, failures=Mailbox(self._loop.wake)),
             commit_interval_s=config.commit_interval_s,
             transaction_interval_s=config.transaction_interval_s,
-            send=lambda message: self._driver.send_for(route, message),
+            send=self._driver.send,
         )
 
     def _metadata_mailbox(self) -> Mailbox[MetadataEvent]:
@@ -256,18 +258,24 @@ class Copier:
 
     def _ownership(self, route: Route, group: str, events: Mailbox[OwnershipEvent]) -> Ownership:
         config = self._config
-        target = self._client(route.target)
+        source, target = self._client(route.source), self._client(route.target)
+        store = PositionStore(target, group=group, transactional_id=self._transactional_id(route))
         ownership = Ownership(
             name=str(route),
             worker=config.worker,
             slot=config.slot,
-            store=PositionStore(
-                target, group=group, transactional_id=self._transactional_id(route)
-            ),
-            source=self._client(route.source),
+            store=store,
+            source=source,
             target=target,
             post=events.post,
+            count=Takeovers(store, source=source, target=target),
             map_log=KafkaMapLog(target, map_topic(fleet=config.fleet, route=route)),
+            check=KafkaTargetCheck(
+                target,
+                topic=probe_topic(config.fleet),
+                new_id=lambda: f"{self._transactional_id(route)}.probe.{random_suffix()}",
+                wall_s=time.time,
+            ),
         )
         ownership.start()
         return ownership

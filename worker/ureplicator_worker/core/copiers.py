@@ -19,32 +19,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import assert_never
 
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_worker.core import capacity, fencing, held_partitions
-from ureplicator_worker.core.events import (
-    CopierEnded,
-    CopierFailed,
-    CopierLost,
-    CopierPassedGap,
-    CopierPlaced,
-    CopierReleased,
-    CopierReported,
-    CopierStopRequested,
-)
-from ureplicator_worker.core.instructions import (
-    Instruction,
-    KillCopier,
-    RemovePartitions,
-    StartCopier,
-    StopCopier,
-)
+from ureplicator_worker.core.events import CopierEnded, CopierLost, CopierPlaced
+from ureplicator_worker.core.instructions import Instruction, KillCopier, StartCopier, ToCopier
 from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase, invalid
 from ureplicator_worker.core.slots import STEADY_S, Slot, SlotPhase, surplus
 from ureplicator_worker.core.state import Balance, WorkerState
-from ureplicator_worker.lifeline.messages import CopierId, PartitionReport
+from ureplicator_worker.lifeline.messages import (
+    CopierId,
+    CopierReport,
+    Failed,
+    GapPassed,
+    Notice,
+    PartitionReport,
+    Released,
+    Remove,
+    Stop,
+    StopRequest,
+)
 
 END_TIMEOUT_S = 60.0
 """A copier whose lifeline closed drains for 15 s, then waits for its threads, some 30 s with both
@@ -78,12 +75,33 @@ def placed(state: WorkerState, event: CopierPlaced) -> None:
         state.slots[slot.number] = replace(slot, executor=event.executor)
 
 
-def reported(state: WorkerState, event: CopierReported) -> None:
-    slot = _slot_of(state, event.copier)
+def received(state: WorkerState, copier: CopierId, notice: Notice) -> list[Instruction]:
+    """Raises InvalidTransition for a partition released that the copier was not sent a Remove for."""
+    slot = _slot_of(state, copier)
     if slot is None:
-        return
-    _note_message(state, slot)
-    for partition, report in event.report.partitions.items():
+        return []
+    slot = _note_message(state, slot)
+    match notice:
+        case CopierReport(partitions):
+            _reported(state, slot, partitions)
+        case Released(partitions):
+            _released(state, slot, partitions)
+        case Failed():
+            _failed(state, slot, notice)
+        case GapPassed(partition, gap):
+            if _sent(state, slot, partition) is not None:
+                held_partitions.set_gap(state, partition, gap)
+        case StopRequest(reason):
+            return _stop(state, slot, reason)
+        case _:
+            assert_never(notice)
+    return []
+
+
+def _reported(
+    state: WorkerState, slot: Slot, partitions: Mapping[Partition, PartitionReport]
+) -> None:
+    for partition, report in partitions.items():
         held = _sent(state, slot, partition)
         if held is None:
             continue
@@ -109,13 +127,8 @@ def _apply_report(state: WorkerState, partition: Partition, report: PartitionRep
         held_partitions.set_reason(state, partition, reason)
 
 
-def released(state: WorkerState, event: CopierReleased) -> None:
-    """Raises InvalidTransition for a partition that the copier was not sent a Remove for."""
-    slot = _slot_of(state, event.copier)
-    if slot is None:
-        return
-    _note_message(state, slot)
-    for partition in event.partitions:
+def _released(state: WorkerState, slot: Slot, partitions: Iterable[Partition]) -> None:
+    for partition in partitions:
         held = _sent(state, slot, partition)
         if held is None:
             continue
@@ -125,22 +138,27 @@ def released(state: WorkerState, event: CopierReleased) -> None:
         held_partitions.release(state, partition)
 
 
-def failed(state: WorkerState, event: CopierFailed) -> None:
-    slot = _slot_of(state, event.copier)
-    held = None if slot is None else _sent(state, slot, event.partition)
-    if slot is None or held is None:
+def _failed(state: WorkerState, slot: Slot, failure: Failed) -> None:
+    held = _sent(state, slot, failure.partition)
+    if held is None:
         return
-    _note_message(state, slot)
     if held.phase is PartitionPhase.STOPPING:
-        held_partitions.set_reason(state, event.partition, f"stopping: {event.reason}")
+        held_partitions.set_reason(state, failure.partition, f"stopping: {failure.reason}")
     else:
-        held_partitions.fail(state, event)
+        held_partitions.fail(state, failure)
 
 
-def passed_gap(state: WorkerState, event: CopierPassedGap) -> None:
-    slot = _slot_of(state, event.copier)
-    if slot is not None and _sent(state, slot, event.partition) is not None:
-        held_partitions.set_gap(state, event.partition, event.gap)
+def _stop(state: WorkerState, slot: Slot, reason: str) -> list[Instruction]:
+    """Stop it while its slot's partitions stay assigned: they start again with the next run, elsewhere."""
+    if slot.phase is SlotPhase.CLOSING:
+        return []
+    state.slots[slot.number] = slot.enter(SlotPhase.CLOSING, state.now_s)
+    if slot.phase is SlotPhase.STARTING:
+        return [KillCopier(slot.copier, reason)]
+    for partition in held_partitions.sent_to(state, slot.copier):
+        if state.held[partition].phase is not PartitionPhase.STOPPING:
+            held_partitions.enter(state, partition, PartitionPhase.STOPPING, f"stopping: {reason}")
+    return [ToCopier(slot.copier, Stop())]
 
 
 # Ends of copiers.
@@ -179,21 +197,6 @@ def ended(state: WorkerState, event: CopierEnded) -> None:
         elif held.sent or held.phase is PartitionPhase.STARTING:
             held_partitions.interrupt(state, partition, f"copier ended: {event.reason}")
     state.slots[slot.number] = slot.ended(state.now_s, event.reason)
-
-
-def stop_requested(state: WorkerState, event: CopierStopRequested) -> list[Instruction]:
-    """Stop it while its slot's partitions stay assigned: they start again with the next run, elsewhere."""
-    slot = _slot_of(state, event.copier)
-    if slot is None or slot.phase is SlotPhase.CLOSING:
-        return []
-    state.slots[slot.number] = slot.enter(SlotPhase.CLOSING, state.now_s)
-    if slot.phase is SlotPhase.STARTING:
-        return [KillCopier(slot.copier, event.reason)]
-    for partition in held_partitions.sent_to(state, slot.copier):
-        if state.held[partition].phase is not PartitionPhase.STOPPING:
-            reason = f"stopping: {event.reason}"
-            held_partitions.enter(state, partition, PartitionPhase.STOPPING, reason)
-    return [StopCopier(slot.copier)]
 
 
 def _close(state: WorkerState, slot: Slot, reason: str) -> None:
@@ -303,7 +306,7 @@ def _make_leave(state: WorkerState, slot: Slot, many: int) -> list[Instruction]:
     for partition in leaving:
         reason = "stopping: it moves to a slot with fewer partitions"
         held_partitions.enter(state, partition, PartitionPhase.STOPPING, reason)
-    return [RemovePartitions(slot.copier, tuple(leaving))] if leaving else []
+    return [ToCopier(slot.copier, Remove(tuple(leaving)))] if leaving else []
 
 
 def _kill_if_silent(state: WorkerState, slot: Slot) -> list[Instruction]:
@@ -320,7 +323,7 @@ def stop_all(state: WorkerState) -> list[Instruction]:
     instructions: list[Instruction] = []
     for slot in list(state.slots):
         if slot.phase is SlotPhase.RUNNING:
-            instructions.append(StopCopier(slot.copier))
+            instructions.append(ToCopier(slot.copier, Stop()))
         elif slot.phase is SlotPhase.STARTING:
             instructions.append(KillCopier(slot.copier, "the worker stops"))
         else:
@@ -349,5 +352,6 @@ def _sent(state: WorkerState, slot: Slot, partition: Partition) -> HeldPartition
     return held if held is not None and held.sent and held.slot == slot.number else None
 
 
-def _note_message(state: WorkerState, slot: Slot) -> None:
-    state.slots[slot.number] = replace(slot, last_message_s=state.now_s)
+def _note_message(state: WorkerState, slot: Slot) -> Slot:
+    noted = state.slots[slot.number] = replace(slot, last_message_s=state.now_s)
+    return noted

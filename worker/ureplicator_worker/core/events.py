@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import Gap, Partition, Route, SessionId
+from ureplicator_common.model import Partition, Route, SessionId
 from ureplicator_common.znode_contents import AssignmentEntry
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport
+from ureplicator_worker.lifeline.messages import CopierId, Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +43,11 @@ class CopierPlaced:
 
 
 @dataclass(frozen=True, slots=True)
-class CopierReported:
-    copier: CopierId
-    report: CopierReport
-
-
-@dataclass(frozen=True, slots=True)
-class CopierReleased:
-    copier: CopierId
-    partitions: tuple[Partition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CopierFailed:
-    """The copier gave one partition up and no longer touches it."""
+class FromCopier:
+    """Notice of a copier, or of an engine in its place (`StopRequest`)."""
 
     copier: CopierId
-    partition: Partition
-    reason: str
-    temporary: bool
-    local: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CopierPassedGap:
-    copier: CopierId
-    partition: Partition
-    gap: Gap
+    notice: Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +55,6 @@ class CopierClosed:
     """The lifeline is closed: the process will end, and may still drain and commit until then."""
 
     copier: CopierId
-
-
-@dataclass(frozen=True, slots=True)
-class CopierStopRequested:
-    """The copier's process, or the executor that it runs on, is to end: it is stopped, and its slot
-    starts again."""
-
-    copier: CopierId
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +82,18 @@ class CopierLost:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotFenced:
-    """No former copier of the slot can commit on the route any more."""
-
-    slot: int
-    route: Route
-
-
-@dataclass(frozen=True, slots=True)
-class SlotFenceFailed:
-    slot: int
-    route: Route
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RouteFenced:
-    """No former process of this worker can commit on the route any more."""
+class Fenced:
+    """No former copier of the slot, or no former process of this worker, can commit on the route any more."""
 
     route: Route
+    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FenceFailed:
     route: Route
     reason: str
+    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +131,12 @@ Event = (
     | AssignmentChanged
     | CopierConnected
     | CopierPlaced
-    | CopierReported
-    | CopierReleased
-    | CopierFailed
-    | CopierPassedGap
+    | FromCopier
     | CopierClosed
-    | CopierStopRequested
     | CopierEnded
     | CapacityChanged
     | CopierLost
-    | SlotFenced
-    | SlotFenceFailed
-    | RouteFenced
+    | Fenced
     | FenceFailed
     | SessionSuspended
     | SessionLost

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
 from ureplicator_worker.core import publishing
-from ureplicator_worker.core.events import CopierFailed
 from ureplicator_worker.core.partition_phases import (
     HeldPartition,
     PartitionPhase,
@@ -24,7 +23,7 @@ from ureplicator_worker.core.partition_phases import (
 )
 from ureplicator_worker.core.slots import LastSlot, choose_slot
 from ureplicator_worker.core.state import WorkerState
-from ureplicator_worker.lifeline.messages import CopierId, PartitionReport
+from ureplicator_worker.lifeline.messages import CopierId, Failed, PartitionReport
 
 
 def hold(
@@ -103,18 +102,10 @@ def enter(state: WorkerState, partition: Partition, to: PartitionPhase, reason: 
     put(state, partition, move(partition, state.held[partition], to, reason, now_s=state.now_s))
 
 
-def fail(state: WorkerState, event: CopierFailed) -> None:
+def fail(state: WorkerState, failure: Failed) -> None:
     """Note that a copier gave a partition up."""
-    partition = event.partition
-    after = failed(
-        partition,
-        state.held[partition],
-        event.reason,
-        temporary=event.temporary,
-        local=event.local,
-        now_s=state.now_s,
-    )
-    put(state, partition, after)
+    held = state.held[failure.partition]
+    put(state, failure.partition, failed(held, failure, now_s=state.now_s))
 
 
 def interrupt(state: WorkerState, partition: Partition, reason: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import OwnerEpoch, Partition, Route, SessionId
+from ureplicator_common.model import Partition, Route, SessionId
 from ureplicator_common.znode_contents import CurrentState
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.messages import CopierId, Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +18,11 @@ class StartCopier:
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions:
-    copier: CopierId
-    partitions: Mapping[Partition, OwnerEpoch]
-
-
-@dataclass(frozen=True, slots=True)
-class RemovePartitions:
-    copier: CopierId
-    partitions: tuple[Partition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StopCopier:
-    """Have it drain, commit, release all partitions and end."""
+class ToCopier:
+    """Send an order to a copier."""
 
     copier: CopierId
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +34,11 @@ class KillCopier:
 
 
 @dataclass(frozen=True, slots=True)
-class FenceRoute:
-    """Initialise all transactional ids of this worker on a route (see `fencing`)."""
+class Fence:
+    """Initialise transactional ids of this worker on a route: of one slot, or of all (see `fencing`)."""
 
     route: Route
-
-
-@dataclass(frozen=True, slots=True)
-class FenceSlot:
-    """Initialise the transactional id of one slot on a route (see `fencing`)."""
-
-    slot: int
-    route: Route
+    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +80,9 @@ class Exit:
 
 EngineInstruction = (
     StartCopier
-    | AddPartitions
-    | RemovePartitions
-    | StopCopier
+    | ToCopier
     | KillCopier
-    | FenceRoute
-    | FenceSlot
+    | Fence
     | Publish
     | Register
     | AnnounceCapacity

@@ -28,6 +28,7 @@ from ureplicator_common.backoff import Backoff
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState
 from ureplicator_common.znode_contents import CurrentEntry, Failing
+from ureplicator_worker.lifeline.messages import Failed
 
 TEMPORARY_DELAYS_S = (0.5, 1.0, 2.0)
 """The last one repeats: a cluster that is back is noticed within 2 s, well within the promised 5."""
@@ -138,29 +139,21 @@ def move(
     return replace(TRANSITIONS[pair](held, now_s), phase=to, reason=reason, story=story)
 
 
-def failed(
-    partition: Partition,
-    held: HeldPartition,
-    reason: str,
-    *,
-    temporary: bool,
-    local: bool = False,
-    now_s: float,
-) -> HeldPartition:
-    """The copier gave it up and no longer touches it; retried after a growing delay."""
-    moved = move(partition, held, PartitionPhase.ERROR, reason, now_s=now_s)
-    delays = TEMPORARY_DELAYS_S if temporary else PERMANENT_DELAYS_S
+def failed(held: HeldPartition, failure: Failed, *, now_s: float) -> HeldPartition:
+    """The copier no longer touches it; retried after a growing delay."""
+    moved = move(failure.partition, held, PartitionPhase.ERROR, failure.reason, now_s=now_s)
+    delays = TEMPORARY_DELAYS_S if failure.temporary else PERMANENT_DELAYS_S
     retries = moved.retries.with_delays(delays).failed()
     retry_at_s = now_s + retries.delay_s
-    lasting = (reason, Failing.HERE if local else Failing.ANYWHERE)
-    failure, failing = (held.failure, held.failing) if temporary else lasting
+    lasting = (failure.reason, Failing.HERE if failure.local else Failing.ANYWHERE)
+    reason, failing = (held.failure, held.failing) if failure.temporary else lasting
     return replace(
         moved,
         sent=False,
         unclean=False,
         retries=retries,
         retry_at_s=retry_at_s,
-        failure=failure,
+        failure=reason,
         failing=failing,
         failed_at=-1,
     )

@@ -20,11 +20,11 @@ from ureplicator_worker.core import (
     held_partitions,
     publishing,
 )
-from ureplicator_worker.core.instructions import AddPartitions, Instruction, RemovePartitions
+from ureplicator_worker.core.instructions import Instruction, ToCopier
 from ureplicator_worker.core.partition_phases import HeldPartition, PartitionPhase
 from ureplicator_worker.core.slots import SlotPhase
 from ureplicator_worker.core.state import WorkerState
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.messages import Add, CopierId, Remove
 
 
 def reconcile(state: WorkerState) -> list[Instruction]:
@@ -37,8 +37,7 @@ def reconcile(state: WorkerState) -> list[Instruction]:
     copiers.move_stranded(state)
     instructions += copiers.balance_slots(state)
     instructions += capacity.announce_if_changed(state)
-    instructions += fencing.fence_configured_routes(state)
-    instructions += fencing.fence_slots(state)
+    instructions += fencing.fence_due(state)
     instructions += add_waiting(state)
     instructions += draining.exit_if_drained(state)
     instructions += publishing.publish_if_due(state)
@@ -61,7 +60,7 @@ def remove_unassigned(state: WorkerState) -> list[Instruction]:
             slot = state.slots[held.slot]
             if slot.phase is SlotPhase.RUNNING:
                 removed.setdefault(slot.copier, []).append(partition)
-    return [RemovePartitions(copier, tuple(removed[copier])) for copier in removed]
+    return [ToCopier(copier, Remove(tuple(removed[copier]))) for copier in removed]
 
 
 def _is_assigned(state: WorkerState, partition: Partition, held: HeldPartition) -> bool:
@@ -109,7 +108,7 @@ def add_waiting(state: WorkerState) -> list[Instruction]:
         added.setdefault(state.slots[held.slot].copier, {})[partition] = held.owner_epoch
     for copier in added:
         copiers.note_sent(state, copier)
-    return [*fences, *(AddPartitions(copier, added[copier]) for copier in added)]
+    return [*fences, *(ToCopier(copier, Add(added[copier])) for copier in added)]
 
 
 def _can_be_sent(state: WorkerState, held: HeldPartition) -> bool:

@@ -49,8 +49,8 @@ class StoredAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteFence:
-    """Progress of a fencing on one route: of this worker's former processes, or of a lost copier."""
+class FenceProgress:
+    """Progress of a `Fence`, requested again from `retry_at_s` on if it failed."""
 
     done: bool = False
     requested: bool = False
@@ -149,10 +149,8 @@ class WorkerState:
     to_visit: dict[Partition, None] = field(default_factory=dict)
     """Partitions that this step writes, that are assigned otherwise since the last one, or that may
     be sent now."""
-    fences: dict[Route, RouteFence] = field(default_factory=dict)
-    """Fencing of former processes, by route."""
-    slot_fences: dict[tuple[int, Route], RouteFence] = field(default_factory=dict)
-    """Slots whose last copier may still commit on a route, until that is fenced."""
+    fences: dict[tuple[Route, int | None], FenceProgress] = field(default_factory=dict)
+    """Fences of routes, and of slots whose last copier may still commit on a route, until that is done."""
     leave: Leave | None = None
     """Set from the request to leave on."""
     drain: Drain | None = None
@@ -173,7 +171,6 @@ class WorkerState:
             self,
             slots=list(self.slots),
             fences=dict(self.fences),
-            slot_fences=dict(self.slot_fences),
             shared=True,
             to_visit={},
         )

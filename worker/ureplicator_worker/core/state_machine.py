@@ -60,30 +60,18 @@ def apply(state: WorkerState, event: Event) -> list[Instruction]:
             copiers.connected(state, copier)
         case events.CopierPlaced():
             copiers.placed(state, event)
-        case events.CopierReported():
-            copiers.reported(state, event)
-        case events.CopierReleased():
-            copiers.released(state, event)
-        case events.CopierFailed():
-            copiers.failed(state, event)
-        case events.CopierPassedGap():
-            copiers.passed_gap(state, event)
+        case events.FromCopier(copier, notice):
+            return copiers.received(state, copier, notice)
         case events.CopierClosed(copier):
             copiers.closed(state, copier)
-        case events.CopierStopRequested():
-            return copiers.stop_requested(state, event)
         case events.CopierEnded():
             copiers.ended(state, event)
         case events.CapacityChanged(missing):
             capacity.change(state, missing)
         case events.CopierLost():
             copiers.lost(state, event)
-        case events.SlotFenced(slot, route):
-            fencing.slot_fenced(state, slot, route)
-        case events.SlotFenceFailed():
-            fencing.slot_fence_failed(state, event)
-        case events.RouteFenced(route):
-            fencing.fenced(state, route)
+        case events.Fenced(route, slot):
+            fencing.fenced(state, route, slot)
         case events.FenceFailed():
             fencing.failed(state, event)
         case events.SessionSuspended():

@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ureplicator_common import znodes
 from ureplicator_common.coordination import (
     Coordination,
     Node,
@@ -27,6 +26,9 @@ from ureplicator_common.coordination import (
 )
 from ureplicator_common.model import Route
 from ureplicator_common.znode_contents import Assignment
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.routes import decode_route
+from ureplicator_common.znodes.workers import decode_assignment, decode_shares
 from ureplicator_worker.core.events import (
     AssignmentChanged,
     Event,
@@ -96,8 +98,8 @@ class AssignmentWatch:
         except Unavailable:
             return
         try:
-            assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
-        except znodes.UnreadableContent as error:
+            assignment = Assignment() if node is None else decode_assignment(node.data)
+        except UnreadableContent as error:
             logger.error("%s cannot be read, the last assignment stays: %s", self._path, error)
             return
         zxid = -1 if node is None else node.stat.mzxid
@@ -159,7 +161,7 @@ class RouteSettingsWatch(PublishedWatch[PublishedSettings]):
         if path == self._path:
             return None
         route = Route.parse(path.rpartition("/")[2])
-        return PublishedSettings(route, node.stat.mzxid, znodes.decode_route(node.data))
+        return PublishedSettings(route, node.stat.mzxid, decode_route(node.data))
 
 
 class SharesWatch(PublishedWatch[PublishedShares]):
@@ -171,4 +173,4 @@ class SharesWatch(PublishedWatch[PublishedShares]):
 
 def published_shares(node: Node) -> PublishedShares:
     """Raises UnreadableContent."""
-    return PublishedShares(node.stat.mzxid, znodes.decode_shares(node.data))
+    return PublishedShares(node.stat.mzxid, decode_shares(node.data))

@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ureplicator_worker.core.events import (
-    CopierClosed,
-    CopierConnected,
-    CopierFailed,
-    CopierPassedGap,
-    CopierReleased,
-    CopierReported,
-    CopierStopRequested,
-    Event,
-)
+from ureplicator_worker.core.events import CopierClosed, CopierConnected, Event, FromCopier
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.lifeline.messages import (
-    Add,
-    Challenge,
-    ChallengeResponse,
     CopierId,
     CopierReport,
     Failed,
@@ -27,12 +15,7 @@ from ureplicator_worker.lifeline.messages import (
     Hello,
     Message,
     ProofRequest,
-    ProofResponse,
-    PublishedSettings,
-    PublishedShares,
     Released,
-    Remove,
-    Stop,
     StopRequest,
 )
 from ureplicator_worker.lifeline.server import Disconnected
@@ -62,30 +45,13 @@ class CopierInbox:
                 self.pids[copier] = pid
                 self._engine.connected(copier, pid, pid_space)
                 self._put(CopierConnected(copier))
-            case CopierReport():
-                self._put(CopierReported(copier, message))
-            case Released(partitions):
-                self._put(CopierReleased(copier, partitions))
-            case Failed(partition, reason, temporary, local):
-                self._put(CopierFailed(copier, partition, reason, temporary, local))
-            case GapPassed(partition, gap):
-                self._put(CopierPassedGap(copier, partition, gap))
-            case StopRequest(reason):
-                self._put(CopierStopRequested(copier, reason))
+            case CopierReport() | Released() | Failed() | GapPassed() | StopRequest():
+                self._put(FromCopier(copier, message))
             case ProofRequest():
                 self._prover.request(copier, message)
             case Disconnected():
                 self.pids.pop(copier, None)
                 self._prover.cancel(copier)
                 self._put(CopierClosed(copier))
-            case (
-                Challenge()
-                | ChallengeResponse()
-                | Add()
-                | Remove()
-                | Stop()
-                | PublishedSettings()
-                | PublishedShares()
-                | ProofResponse()
-            ):
+            case _:
                 raise ValueError(f"a copier may not send {type(message).__name__}")

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.core.events import CopierPlaced, Event, FromCopier
+from ureplicator_worker.lifeline.messages import CopierId, StopRequest
 
 logger = logging.getLogger(__name__)
 
@@ -27,19 +28,12 @@ QUERY_EVERY_S = 1.0
 class DecommissionWatch:
     """`spark` is the JVM's SparkContext; `copiers` are those that run, with their job groups.
 
-    `placed(copier, executor)`: Spark has given it a core; `found`: its executor is decommissioned.
+    `put` gets CopierPlaced, and a StopRequest for a copier whose executor is decommissioned.
     """
 
-    def __init__(
-        self,
-        spark: Any,
-        *,
-        placed: Callable[[CopierId, str], None],
-        found: Callable[[CopierId], None],
-    ) -> None:
+    def __init__(self, spark: Any, *, put: Callable[[Event], None]) -> None:
         self._spark = spark
-        self._placed = placed
-        self._found = found
+        self._put = put
         self._executors: dict[CopierId, str] = {}
         self._reported: set[CopierId] = set()
 
@@ -64,13 +58,14 @@ class DecommissionWatch:
             if not executor:
                 executor = self._executors[copier] = self._executor_of(group)
                 if executor:
-                    self._placed(copier, executor)
+                    self._put(CopierPlaced(copier, executor))
             if copier in self._reported or not executor:
                 continue
             if self._spark.taskScheduler().getExecutorDecommissionState(executor).isDefined():
                 logger.warning("copier %s: executor %s is decommissioned", copier, executor)
                 self._reported.add(copier)
-                self._found(copier)
+                stop = StopRequest("its executor is decommissioned")
+                self._put(FromCopier(copier, stop))
 
     def _forget_all_but(self, copiers: Collection[CopierId]) -> None:
         self._executors = {c: known for c, known in self._executors.items() if c in copiers}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ureplicator_common.clock import Clock
 from ureplicator_common.model import owned
 from ureplicator_common.znode_contents import WorkerUsage
-from ureplicator_worker.core.events import CopierReported, Event, Tick
+from ureplicator_worker.core.events import Event, FromCopier, Tick
 from ureplicator_worker.core.instructions import Exit
 from ureplicator_worker.core.partition_phases import PartitionPhase
 from ureplicator_worker.core.state import WorkerState
@@ -21,6 +21,7 @@ from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.worker_metrics import Telemetry
+from ureplicator_worker.lifeline.messages import CopierReport
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +91,8 @@ class EventLoop:
         before = self.state
         self.state, instructions = step(before, event)
         self.stepped_s = self._clock.monotonic_s()
-        if isinstance(event, CopierReported):
-            self._telemetry.count(event.copier, event.report, self.state.held)
+        if isinstance(event, FromCopier) and isinstance(event.notice, CopierReport):
+            self._telemetry.count(event.copier, event.notice, self.state.held)
         self._telemetry.drop(p for p in self.state.to_visit if p not in self.state.held)
         log_changes(before, self.state)
         for instruction in instructions:

@@ -16,12 +16,9 @@ from ureplicator_worker.core.events import (
     CopierClosed,
     CopierConnected,
     CopierEnded,
-    CopierFailed,
     CopierLost,
-    CopierReleased,
-    CopierReported,
-    CopierStopRequested,
     Event,
+    FromCopier,
 )
 from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 
@@ -30,7 +27,8 @@ from ureplicator_worker.lifeline.messages import CopierId, CopierReport
 class _Waiting:
     """Place of a report in the queue."""
 
-    event: CopierReported
+    copier: CopierId
+    report: CopierReport
 
 
 class EventQueue:
@@ -43,14 +41,12 @@ class EventQueue:
 
     def put(self, event: Event) -> None:
         match event:
-            case CopierReported():
-                self._put_report(event)
+            case FromCopier(copier, CopierReport() as report):
+                self._put_report(copier, report)
             case (
                 CopierConnected(copier)
-                | CopierReleased(copier)
-                | CopierFailed(copier)
+                | FromCopier(copier)
                 | CopierClosed(copier)
-                | CopierStopRequested(copier)
                 | CopierEnded(copier)
                 | CopierLost(copier)
             ):
@@ -66,19 +62,18 @@ class EventQueue:
         if not isinstance(taken, _Waiting):
             return taken
         with self._lock:
-            if self._reports.get(taken.event.copier) is taken:
-                del self._reports[taken.event.copier]
-            return taken.event
+            if self._reports.get(taken.copier) is taken:
+                del self._reports[taken.copier]
+            return FromCopier(taken.copier, taken.report)
 
-    def _put_report(self, event: CopierReported) -> None:
+    def _put_report(self, copier: CopierId, report: CopierReport) -> None:
         with self._lock:
-            waiting = self._reports.get(event.copier)
+            waiting = self._reports.get(copier)
             if waiting is None:
-                waiting = self._reports[event.copier] = _Waiting(event)
+                waiting = self._reports[copier] = _Waiting(copier, report)
                 self._queue.put(waiting)
             else:
-                report = joined(waiting.event.report, event.report)
-                waiting.event = CopierReported(event.copier, report)
+                waiting.report = joined(waiting.report, report)
 
 
 def joined(former: CopierReport, latter: CopierReport) -> CopierReport:

@@ -9,12 +9,10 @@ Later one id at a time: that of a slot whose copier was lost where it cannot be 
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from ureplicator_common import znodes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination, Unavailable
 from ureplicator_common.errors import ConfigurationError, OperatingError, PermanentError
@@ -25,17 +23,17 @@ from ureplicator_common.model import (
     Route,
     WorkerId,
     transactional_id,
-    transactional_ids,
 )
-from ureplicator_worker.core.events import FenceFailed, RouteFenced, SlotFenced, SlotFenceFailed
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.workers import decode_known_worker
+from ureplicator_worker.core.events import Fenced, FenceFailed
+from ureplicator_worker.core.instructions import Fence
 
 logger = logging.getLogger(__name__)
 
 FenceIds = Callable[[Route, Sequence[str]], None]
 """Initialises transactional ids on the route's target. Raises OperatingError."""
-
-
-FenceResult = RouteFenced | FenceFailed | SlotFenced | SlotFenceFailed
 
 
 class Fencer:
@@ -45,68 +43,56 @@ class Fencer:
         self,
         *,
         coordination: Coordination,
-        paths: znodes.Paths,
+        paths: Paths,
         fleet: str,
         worker: WorkerId,
         slots: int,
         fence: FenceIds,
-        put: Callable[[FenceResult], None],
+        put: Callable[[Fenced | FenceFailed], None],
     ) -> None:
         self._coordination = coordination
         self._path = paths.worker_known(worker)
         self._fleet, self._worker, self._slots = fleet, worker, slots
         self._fence, self._put = fence, put
 
-    def request(self, route: Route) -> None:
-        """Start fencing all former processes; the result is an event."""
-        self._spawn(f"worker fence {route}", functools.partial(self.attempt, route))
+    def request(self, fence: Fence) -> None:
+        """Start fencing; the result is an event."""
+        name = f"worker fence {fence.route}"
+        threading.Thread(target=self.attempt, args=(fence,), name=name, daemon=True).start()
 
-    def request_slot(self, slot: int, route: Route) -> None:
-        """Start fencing one slot; the result is an event."""
-        attempt = functools.partial(self.attempt_slot, slot, route)
-        self._spawn(f"worker fence {route} {slot}", attempt)
+    def attempt(self, fence: Fence) -> None:
+        """Fence and put the result."""
+        route, slot, problem = fence.route, fence.slot, self._problem(fence)
+        self._put(FenceFailed(route, problem, slot) if problem else Fenced(route, slot))
 
-    def _spawn(self, name: str, attempt: Callable[[], None]) -> None:
-        threading.Thread(target=attempt, name=name, daemon=True).start()
-
-    def attempt(self, route: Route) -> None:
-        """Fence the route and put the result."""
-        problem = self._problem(route, self._all_ids)
-        self._put(FenceFailed(route, problem) if problem else RouteFenced(route))
-
-    def attempt_slot(self, slot: int, route: Route) -> None:
-        """Fence the slot on the route and put the result."""
-        problem = self._problem(route, functools.partial(self._id, slot))
-        self._put(SlotFenceFailed(slot, route, problem) if problem else SlotFenced(slot, route))
-
-    def _problem(self, route: Route, ids_of: Callable[[Route], Sequence[str]]) -> str:
-        """Fence ids; why that failed, or nothing."""
+    def _problem(self, fence: Fence) -> str:
+        """Fence; why that failed, or nothing."""
         try:
-            ids = ids_of(route)
-            self._fence(route, ids)
+            ids = self._ids(fence)
+            self._fence(fence.route, ids)
         except Unavailable as error:
             return f"ZooKeeper unreachable: {error}"
         except PermanentError as error:
             return str(error)
         except OperatingError as error:
             return f"target unreachable: {error}"
-        logger.info("%s: fenced former holders of %d transactional ids", route, len(ids))
+        logger.info("%s: fenced former holders of %d transactional ids", fence.route, len(ids))
         return ""
 
-    def _all_ids(self, route: Route) -> Sequence[str]:
+    def _ids(self, fence: Fence) -> Sequence[str]:
         """Raises Unavailable."""
-        slots = self._max_slots()
-        return transactional_ids(fleet=self._fleet, route=route, worker=self._worker, slots=slots)
-
-    def _id(self, slot: int, route: Route) -> Sequence[str]:
-        return (transactional_id(fleet=self._fleet, route=route, worker=self._worker, slot=slot),)
+        slots = range(self._max_slots()) if fence.slot is None else (fence.slot,)
+        return [
+            transactional_id(fleet=self._fleet, route=fence.route, worker=self._worker, slot=slot)
+            for slot in slots
+        ]
 
     def _max_slots(self) -> int:
         """Raises Unavailable."""
         node = self._coordination.get(self._path)
         try:
-            known = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
-        except znodes.UnreadableContent as error:
+            known = 0 if node is None else decode_known_worker(node.data).max_slots
+        except UnreadableContent as error:
             logger.warning("%s cannot be read, all possible slots count: %s", self._path, error)
             known = MAX_SLOTS
         return max(self._slots, known)

@@ -1,7 +1,7 @@
 """The JVM of a Spark driver: Java, scratch folder, output, start and end.
 
 Its users are the engine of a worker, the session of an auditor and that of a slot's queries. Files go to
-one scratch folder whose name carries the process id: it is removed at exit, and what a killed process left
+one scratch folder, which the process holds a lock on: it is removed at exit, and what a killed process left
 is removed by the next one.
 """
 
@@ -160,8 +160,8 @@ class Driver:
     def stop(self) -> None:
         """Stop Spark and wait until the JVM is gone. Another driver may be started then."""
         process = self.process
+        stopping = threading.Thread(target=self._stop, name="worker spark-stop", daemon=True)
         if process.poll() is None:
-            stopping = threading.Thread(target=self._stop, name="worker spark-stop", daemon=True)
             stopping.start()
             stopping.join(STOP_TIMEOUT_S)
             if process.stdin:
@@ -170,7 +170,11 @@ class Driver:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_TIMEOUT_S)
         self.kill()
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001  # else the next one gets them
+        if stopping.ident is not None:  # it ends with the JVM, and must not touch the next context
+            stopping.join(STOP_TIMEOUT_S)
+        # Else the next driver gets them, or is refused: a context that hung stays the active one.
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        SparkContext._active_spark_context = None  # noqa: SLF001
 
     def _stop(self) -> None:
         """Stop the context, which may hang with the JVM."""

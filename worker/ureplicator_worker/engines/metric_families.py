@@ -56,7 +56,9 @@ def fetch_to_ack(slots: Mapping[int, Measures]) -> Metric:
 
 def transaction_metrics(counts: Mapping[Route, TransactionCounts]) -> Iterator[Metric]:
     outcomes = CounterMetricFamily(
-        "ureplicator_worker_transactions", "Transactions by outcome", labels=("route", "outcome")
+        "ureplicator_worker_transactions",
+        "Transactions with records of handlers and queries, by outcome",
+        labels=("route", "outcome"),
     )
     commits = SummaryMetricFamily(
         "ureplicator_worker_transaction_commit_seconds",

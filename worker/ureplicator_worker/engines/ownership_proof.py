@@ -34,7 +34,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ureplicator_common import znodes
 from ureplicator_common.coordination import Coordination, Node, Unavailable
 from ureplicator_common.model import (
     RENEWER,
@@ -47,6 +46,11 @@ from ureplicator_common.model import (
     transactional_id,
 )
 from ureplicator_common.znode_contents import Assignment, TopicIntent
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_route
+from ureplicator_common.znodes.topics import decode_intent
+from ureplicator_common.znodes.workers import decode_assignment, decode_known_worker
 from ureplicator_worker.engines.assignment import published_shares
 from ureplicator_worker.lifeline.messages import (
     CopierId,
@@ -80,7 +84,7 @@ class OwnershipProver:
         self,
         *,
         coordination: Coordination,
-        paths: znodes.Paths,
+        paths: Paths,
         worker: WorkerId,
         slots: int,
         own_sessions: Callable[[], Iterable[SessionId]],
@@ -206,8 +210,8 @@ class OwnershipProver:
         path = self._paths.worker_known(self._worker)
         node = self._coordination.get(path)
         try:
-            recorded = 0 if node is None else znodes.decode_known_worker(node.data).max_slots
-        except znodes.UnreadableContent as error:
+            recorded = 0 if node is None else decode_known_worker(node.data).max_slots
+        except UnreadableContent as error:
             return f"{path} cannot be read ({error}): drain or restore the worker to write it anew"
         if recorded < self._slots:
             raise Unavailable(f"the leader has recorded {recorded} of {self._slots} slots")
@@ -217,8 +221,8 @@ class OwnershipProver:
         path = self._paths.assignment(self._worker)
         node = self._coordination.get(path)
         try:
-            assignment = Assignment() if node is None else znodes.decode_assignment(node.data)
-        except znodes.UnreadableContent as error:
+            assignment = Assignment() if node is None else decode_assignment(node.data)
+        except UnreadableContent as error:
             raise Unavailable(f"{path} cannot be read: {error}") from error
         return {p: (entry.owner_epoch, entry.fence) for p, entry in assignment.entries.items()}
 
@@ -228,18 +232,18 @@ class OwnershipProver:
         node = self._coordination.get(path)
         try:
             return None if node is None else published_shares(node)
-        except znodes.UnreadableContent as error:
+        except UnreadableContent as error:
             raise Unavailable(f"{path} cannot be read: {error}") from error
 
     def _route(self, route: Route) -> PublishedSettings | None:
         node = self._coordination.get(self._paths.route(route))
-        settings = self._decoded(self._paths.route(route), node, znodes.decode_route)
+        settings = self._decoded(self._paths.route(route), node, decode_route)
         if node is None or settings is None:
             return None
         return PublishedSettings(route, node.stat.mzxid, settings)
 
     def _intent(self, key: TopicKey) -> TopicIntent | None:
-        return self._read(self._paths.topic(key), znodes.decode_intent)
+        return self._read(self._paths.topic(key), decode_intent)
 
     def _read(self, path: str, decode: Callable[[bytes], T]) -> T | None:
         return self._decoded(path, self._coordination.get(path), decode)
@@ -248,7 +252,7 @@ class OwnershipProver:
         """One that cannot be read counts as missing, and grants nothing."""
         try:
             return None if node is None else decode(node.data)
-        except znodes.UnreadableContent as error:
+        except UnreadableContent as error:
             logger.error("%s cannot be read: %s", path, error)
             return None
 

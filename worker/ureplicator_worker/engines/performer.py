@@ -15,7 +15,7 @@ from ureplicator_worker.engines.assignment import AssignmentWatch
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.spark import SparkEngine, describe
-from ureplicator_worker.lifeline.messages import Add, CopierConfig, CopierId, Remove, Stop
+from ureplicator_worker.lifeline.messages import CopierConfig, CopierId
 from ureplicator_worker.lifeline.server import LifelineServer
 
 logger = logging.getLogger(__name__)
@@ -46,19 +46,13 @@ class Performer:
             case instructions.StartCopier(copier, partitions):
                 description = describe(copier, partitions)
                 self._spark.start_copier(copier, self._configure(copier), description)
-            case instructions.AddPartitions(copier, epochs):
-                self._lifeline.send(copier, Add(epochs))
-            case instructions.RemovePartitions(copier, partitions):
-                self._lifeline.send(copier, Remove(partitions))
-            case instructions.StopCopier(copier):
-                self._lifeline.send(copier, Stop())
+            case instructions.ToCopier(copier, order):
+                self._lifeline.send(copier, order)
             case instructions.KillCopier(copier, reason):
                 logger.warning("copier %s is killed: %s", copier, reason)
                 self._spark.kill(copier, reason)
-            case instructions.FenceRoute(route):
-                self._fencer.request(route)
-            case instructions.FenceSlot(slot, route):
-                self._fencer.request_slot(slot, route)
+            case instructions.Fence():
+                self._fencer.request(instruction)
             case instructions.Publish(current):
                 self._publisher.publish(current)
             case instructions.Register():

@@ -7,14 +7,21 @@ as gone: it runs no code and holds no socket.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-import re
 import shutil
 import signal
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+LOCK = "in-use"
+UNLOCKED_S = 60.0
+"""A folder that has no lock for so long was left by a process that ended before it had one."""
+
+_locks: dict[Path, int] = {}
+"""Locks of this process's folders: open files, until the folder is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +68,54 @@ def children() -> set[ProcessId]:
 
 
 def scratch_folder(prefix: str) -> Path:
-    """A temporary folder with the identity of this process in its name. Those of processes that have ended
-    without removing theirs are removed."""
+    """A temporary folder of this process. Those of processes that have ended without removing theirs are
+    removed.
+
+    A process holds a lock on a file in its folder. Its id would say nothing to a process in another
+    container, which may have the same temporary folder.
+    """
     base = Path(tempfile.gettempdir())
     for left in base.glob(f"{prefix}-*"):
-        match = re.match(rf"{prefix}-(\d+)-(\d+)-", left.name)
-        if match and not ProcessId(int(match[1]), int(match[2])).alive():
+        if not _is_in_use(left):
             shutil.rmtree(left, ignore_errors=True)
-    process = ProcessId.of(os.getpid())
-    ticks = process.started_ticks if process else 0
-    return Path(tempfile.mkdtemp(prefix=f"{prefix}-{os.getpid()}-{ticks}-", dir=base))
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-{os.getpid()}-", dir=base))
+    for gone in [known for known in _locks if not known.exists()]:
+        os.close(_locks.pop(gone))
+    _locks[folder] = _locked(folder)
+    return folder
+
+
+def _locked(folder: Path) -> int:
+    """The file is seen under its name once it is locked."""
+    new = folder / f"{LOCK}.new"
+    lock = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    new.rename(folder / LOCK)
+    return lock
+
+
+def _is_in_use(folder: Path) -> bool:
+    """True also if that cannot be found out, and of one that is just being made."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return _age_s(folder) < UNLOCKED_S
+    except OSError:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _age_s(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _fields(pid: int) -> list[str] | None:

@@ -33,7 +33,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ureplicator_common import znodes
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import (
     EXPIRY_ROUNDING_S,
@@ -52,6 +51,16 @@ from ureplicator_common.coordination import (
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.model import Partition, SessionId, WorkerId
 from ureplicator_common.znode_contents import CurrentState, LiveWorker, PartitionLoad, WorkerUsage
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.workers import (
+    decode_registration,
+    encode_current,
+    encode_live_worker,
+    encode_loads,
+    encode_registration,
+    encode_usage,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +81,7 @@ class NodePublisher:
         self,
         *,
         coordination: Coordination,
-        paths: znodes.Paths,
+        paths: Paths,
         worker: WorkerId,
         session_timeout_s: float,
         clock: Clock,
@@ -127,7 +136,7 @@ class NodePublisher:
         if announced is not None:
             self._set(
                 self._live_path,
-                lambda: znodes.encode_live_worker(
+                lambda: encode_live_worker(
                     replace(
                         self._live or announced,
                         no_capacity=self._no_capacity,
@@ -137,7 +146,7 @@ class NodePublisher:
             )
 
     def publish(self, current: CurrentState) -> None:
-        self._set(self._current_path, lambda: znodes.encode_current(current))
+        self._set(self._current_path, lambda: encode_current(current))
 
     def publish_measures(
         self,
@@ -148,7 +157,7 @@ class NodePublisher:
         if loads is not None:
             self._set(self._loads_path, lambda: _encoded_loads(loads))
         if usage is not None:
-            self._set(self._usage_path, lambda: znodes.encode_usage(usage))
+            self._set(self._usage_path, lambda: encode_usage(usage))
 
     def refresh(self) -> None:
         """Read and write all nodes again: the session is new or was suspended."""
@@ -245,18 +254,18 @@ class NodePublisher:
         """The operation on the registration that goes with a new live node. Raises _Superseded."""
         node = self._coordination.get(self._registration_path)
         if node is None:
-            return Create(self._registration_path, znodes.encode_registration(session))
+            return Create(self._registration_path, encode_registration(session))
         if self._is_own(node):
             return Check(self._registration_path, node.stat.version)
         if self.registered:
             raise _Superseded(f"another process has registered the id {self._worker} since")
-        return Set(self._registration_path, znodes.encode_registration(session), node.stat.version)
+        return Set(self._registration_path, encode_registration(session), node.stat.version)
 
     def _is_own(self, registration: Node) -> bool:
         """True if it names this process; one that cannot be read names none and is replaced."""
         try:
-            return znodes.decode_registration(registration.data) in self.own_sessions()
-        except znodes.UnreadableContent:
+            return decode_registration(registration.data) in self.own_sessions()
+        except UnreadableContent:
             return False
 
     def _wait_for(self, owner: SessionId) -> None:
@@ -306,7 +315,7 @@ class NodePublisher:
 def _encoded_loads(loads: Mapping[Partition, PartitionLoad]) -> bytes:
     """Loads that do not fit into a node are left out: they count as unknown."""
     try:
-        return znodes.encode_loads(loads)
+        return encode_loads(loads)
     except ValueError as error:
         logger.warning("loads are not published: %s", error)
-        return znodes.encode_loads({})
+        return encode_loads({})

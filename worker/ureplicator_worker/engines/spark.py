@@ -45,6 +45,13 @@ from pyspark import SparkConf
 from ureplicator_common.clock import SilenceTimer
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import Partition
+from ureplicator_worker.core.events import (
+    CapacityChanged,
+    CopierEnded,
+    CopierLost,
+    CopierPlaced,
+    Event,
+)
 from ureplicator_worker.engines import jvm, spark_entry
 from ureplicator_worker.engines.cluster_capacity import CapacityProbe
 from ureplicator_worker.engines.decommission import DecommissionWatch
@@ -68,11 +75,9 @@ _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 class SparkEngine:
     """Runs copiers. Its callbacks are called from its threads and must return at once.
 
-    `on_job_ended`: the token of the run must be withdrawn. `on_copier_ended`: its process is gone.
-    `on_copier_lost`: its job has ended, and its process cannot be seen. `on_placed`: it has a core of this
-    executor. `on_decommissioned`: its executor is.
-    `on_jvm_failed`: the JVM is gone or does not respond, and nothing can be started. `on_capacity`: what the
-    cluster lacks to run a copier in every slot has changed ("": nothing).
+    `put` gets CopierPlaced, CopierEnded, CopierLost, CapacityChanged, and a StopRequest for a copier whose
+    executor is decommissioned. `on_job_ended`: the token of the run must be withdrawn. `on_jvm_failed`: the
+    JVM is gone or does not respond, and nothing can be started.
     """
 
     def __init__(
@@ -81,25 +86,17 @@ class SparkEngine:
         name: str,
         slots: int,
         properties: Mapping[str, str],
+        put: Callable[[Event], None],
         on_job_ended: Callable[[CopierId], None],
-        on_copier_ended: Callable[[CopierId, str], None],
-        on_copier_lost: Callable[[CopierId, str], None],
-        on_placed: Callable[[CopierId, str], None],
-        on_decommissioned: Callable[[CopierId], None],
         on_jvm_failed: Callable[[str], None],
-        on_capacity: Callable[[str], None],
         silence_s: float,
         copier_entry: str = spark_entry.COPIER,
         secret_file: str = "",
     ) -> None:
+        self._put = put
         self._on_job_ended = on_job_ended
-        self._on_copier_ended = on_copier_ended
-        self._on_copier_lost = on_copier_lost
-        self._on_placed = on_placed
-        self._on_decommissioned = on_decommissioned
-        self._groups: dict[CopierId, str] = {}
         self._on_jvm_failed = on_jvm_failed
-        self._on_capacity = on_capacity
+        self._groups: dict[CopierId, str] = {}
         self._silence_s = silence_s
         self._entry = copier_entry
         self._name, self._slots = name, slots
@@ -143,11 +140,7 @@ class SparkEngine:
         self._spawn(self._wait_for_jvm, "jvm-wait")
         self._spawn(self._probe, "jvm-probe")
         if not self.local:
-            watch = DecommissionWatch(
-                self._context._jsc.sc(),  # noqa: SLF001
-                placed=self._on_placed,
-                found=self._on_decommissioned,
-            )
+            watch = DecommissionWatch(self._context._jsc.sc(), put=self._put)  # noqa: SLF001
             watching = functools.partial(
                 watch.watch, copiers=self._groups.copy, ended=lambda: self._stopping
             )
@@ -224,7 +217,7 @@ class SparkEngine:
         reason = "it returned"
         self._groups[copier] = _group(copier)
         if self.local:  # a core for each slot
-            self._on_placed(copier, LOCAL_EXECUTOR)
+            self._put(CopierPlaced(copier, LOCAL_EXECUTOR))
         try:
             self._context.setJobGroup(_group(copier), description, interruptOnCancel=False)
             self._rows.mapPartitions(
@@ -237,13 +230,13 @@ class SparkEngine:
         reason = self._killed.pop(copier, reason)
         process = self._processes.get(copier)
         if process is None:
-            self._on_copier_lost(copier, reason)
+            self._put(CopierLost(copier, reason))
             return
         while not process.wait_gone(END_TIMEOUT_S):
             logger.warning("copier %s (pid %d) outlived its job: killed", copier, process.pid)
             process.kill()
         self._processes.pop(copier, None)
-        self._on_copier_ended(copier, reason)
+        self._put(CopierEnded(copier, reason))
 
     # The JVM.
 
@@ -303,7 +296,7 @@ class SparkEngine:
         while not self._stopping:
             missing = probe.missing(self._cores)
             if missing != before:
-                self._on_capacity(missing)
+                self._put(CapacityChanged(missing))
                 before = missing
             time.sleep(PROBE_EVERY_S)
 

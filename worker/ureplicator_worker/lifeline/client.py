@@ -9,15 +9,9 @@ import time
 from collections.abc import Iterator
 
 from ureplicator_worker.lifeline import place
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.handshake import new_nonce, respond
-from ureplicator_worker.lifeline.messages import (
-    Challenge,
-    CopierConfig,
-    Hello,
-    Message,
-    decode,
-    encode,
-)
+from ureplicator_worker.lifeline.messages import Challenge, CopierConfig, Hello, Message
 from ureplicator_worker.lifeline.tcp import notice_lost_peer
 
 CONNECT_TIMEOUT_S = 10.0

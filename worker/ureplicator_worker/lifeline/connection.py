@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ureplicator_worker.lifeline.codec import encode
 from ureplicator_worker.lifeline.handshake import Admissions
 from ureplicator_worker.lifeline.messages import (
     Challenge,
@@ -18,7 +19,6 @@ from ureplicator_worker.lifeline.messages import (
     CopierId,
     Hello,
     Message,
-    encode,
 )
 
 MAX_HELLO_BYTES = 4 * 1024

@@ -30,13 +30,8 @@ import hmac
 import secrets
 import threading
 
-from ureplicator_worker.lifeline.messages import (
-    Challenge,
-    ChallengeResponse,
-    CopierId,
-    Hello,
-    encode,
-)
+from ureplicator_worker.lifeline.codec import encode
+from ureplicator_worker.lifeline.messages import Challenge, ChallengeResponse, CopierId, Hello
 
 
 class HandshakeFailed(ValueError):

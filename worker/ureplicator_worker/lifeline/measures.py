@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ureplicator_common.model import Route
 
@@ -27,22 +27,6 @@ class Measures:
     cpu_ms: int = 0
     memory_bytes: int = 0
     transactions: Mapping[Route, TransactionCounts] = field(default_factory=dict)
-
-
-def measures_of(raw: Mapping[str, Any]) -> Measures:
-    """Measures from their fields in a message. Raises LookupError, TypeError or ValueError for others."""
-    return Measures(
-        fetch_to_ack_ms=tuple(raw["fetchToAckMs"]),
-        fetch_to_ack_sum_ms=raw["fetchToAckSumMs"],
-        cpu_ms=raw["cpuMs"],
-        memory_bytes=raw["memoryBytes"],
-        transactions={
-            Route.parse(text): TransactionCounts(
-                counts["committed"], counts["aborted"], counts["commitMs"]
-            )
-            for text, counts in raw["transactions"].items()
-        },
-    )
 
 
 class Segment(NamedTuple):

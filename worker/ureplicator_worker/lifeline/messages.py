@@ -1,4 +1,4 @@
-"""Messages between a worker and its copiers, one JSON object a line, field names in camelCase.
+"""Messages between a worker and its copiers; `codec` has their form on the wire.
 
     driver (worker process)                           copier (Spark task, Python)
         | <------------- Hello(copier, host, pid, nonce) ---- |   see `handshake`: neither end sends the token
@@ -27,29 +27,20 @@ but the initialisation of its own transactional id.
 
 from __future__ import annotations
 
-import functools
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ureplicator_common.model import (
-    Delivery,
     Gap,
-    GapPolicy,
-    HandlerSettings,
     Limited,
     OwnerEpoch,
     Partition,
     PartitionState,
     Route,
     RouteSettings,
-    SqlSettings,
-    WorkerSelection,
-    camel,
 )
-from ureplicator_worker.lifeline.measures import Measures, Segment, measures_of
+from ureplicator_worker.lifeline.measures import Measures, Segment
 
 LATENCY_BOUNDS_MS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
 """Upper bounds of the histogram's buckets; one more bucket takes the rest."""
@@ -122,7 +113,8 @@ class ChallengeResponse:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Copy these partitions; owner epochs as in the assignment."""
+    """Copy these partitions; owner epochs as in the assignment. Within the copier: prove that they are
+    ours, and find where copying begins; Begun or Failed is posted for each."""
 
     partitions: Mapping[Partition, OwnerEpoch]
 
@@ -145,14 +137,15 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """The copier's process is to end. It waits for Stop, since a Released is a response."""
+    """The copier's process, or its executor, is to end. It waits for Stop, since a Released is a response."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """Request for a proof that these partitions are still assigned here. Requests may overlap."""
+    """Request for a proof that these partitions, all of one route, are still assigned here. Requests may
+    overlap; each route numbers its own."""
 
     request_id: int
     partitions: Mapping[Partition, OwnerEpoch]
@@ -206,11 +199,17 @@ class LimitUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProofResponse:
-    """Response to a ProofRequest. The copier releases `refused` (with reasons) at once, with Failed."""
+    """Response to a ProofRequest, with its id. The copier releases `refused` (with reasons) at once, with
+    Failed."""
 
     request_id: int
     granted: Mapping[Partition, Grant]
     refused: Mapping[Partition, str]
+
+    @property
+    def route(self) -> Route:
+        """Route of its partitions: a request names those of one, and one at least."""
+        return next(iter(self.granted or self.refused)).route
 
 
 class PartitionReport(NamedTuple):
@@ -273,8 +272,12 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A partition released without a Remove, no longer touched; `temporary`: worth a retry; `local`: by
-    this worker."""
+    """A partition given up without a Remove; `temporary`: a later try may succeed, `local`: another worker
+    may not have the cause.
+
+    To the driver: the copier no longer touches it. Within the copier: the lane fetches no more of it, and
+    sends the rest if it can; or the ownership thread has forgotten it.
+    """
 
     partition: Partition
     reason: str
@@ -291,204 +294,20 @@ class GapPassed:
     gap: Gap
 
 
+Order = Add | Remove | Stop
+"""Messages to a copier that the core of its worker decides on."""
+
+Notice = CopierReport | Released | Failed | GapPassed | StopRequest
+"""Messages of a copier that the core of its worker takes."""
+
 Message = (
     Hello
     | Challenge
     | ChallengeResponse
-    | Add
-    | Remove
-    | Stop
-    | StopRequest
+    | Order
+    | Notice
     | PublishedSettings
     | PublishedShares
     | ProofRequest
     | ProofResponse
-    | CopierReport
-    | Released
-    | Failed
-    | GapPassed
 )
-
-
-def encode(message: Message) -> bytes:
-    """Message -> one line, newline included."""
-    fields = _proof(message) if isinstance(message, ProofResponse) else _plain(message)
-    body = {"type": type(message).__name__, **fields}
-    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
-
-
-def decode(line: bytes) -> Message:
-    """One line -> message. Raises ValueError for anything else."""
-    try:
-        raw = json.loads(line)
-        message: Message = _DECODERS[raw["type"]](raw)
-        return message
-    except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"not a lifeline message: {line[:200]!r}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, (Partition, Route)):
-        return str(value)
-    kind: Any = type(value)
-    fields = _fields(kind)
-    if fields is not None:
-        return {name: _plain(getattr(value, field)) for field, name in fields}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value]
-
-
-@functools.cache
-def _fields(kind: Any) -> tuple[tuple[str, str], ...] | None:
-    """Fields of a class with their names in camelCase; None for a plain tuple or a mapping."""
-    for attribute in ("__dataclass_fields__", "_fields"):
-        if hasattr(kind, attribute):
-            return tuple((field, camel(field)) for field in getattr(kind, attribute))
-    return None
-
-
-def _proof(response: ProofResponse) -> dict[str, Any]:
-    """The settings of a route once, and their place in each grant: they may name a thousand topics."""
-    distinct = {id(grant.settings): grant.settings for grant in response.granted.values()}
-    places = {identity: place for place, identity in enumerate(distinct)}
-    granted: dict[str, Any] = {}
-    for partition, grant in response.granted.items():
-        granted[str(partition)] = {
-            name: _plain(getattr(grant, field))
-            for field, name in _fields(Grant) or ()
-            if field != "settings"
-        } | {"settings": places[id(grant.settings)]}
-    return {
-        "requestId": response.request_id,
-        "settings": [_plain(settings) for settings in distinct.values()],
-        "granted": granted,
-        "refused": _plain(response.refused),
-    }
-
-
-def _snake(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Field names back from camelCase; the values stay as they are."""
-    return {re.sub("[A-Z]", lambda c: f"_{c[0].lower()}", name): raw[name] for name in raw}
-
-
-def _epochs(raw: Mapping[str, int]) -> dict[Partition, OwnerEpoch]:
-    return {Partition.parse(text): OwnerEpoch(epoch) for text, epoch in raw.items()}
-
-
-def _partitions(raw: list[str]) -> tuple[Partition, ...]:
-    return tuple(Partition.parse(text) for text in raw)
-
-
-def _hello(raw: Mapping[str, Any]) -> Hello:
-    copier = CopierId(_int(raw["copier"]["slot"]), _int(raw["copier"]["run"]))
-    host, space, nonce = (_text(raw[name]) for name in ("host", "pidSpace", "nonce"))
-    return Hello(copier, host, _int(raw["pid"]), space, nonce)
-
-
-def _text(value: Any) -> str:
-    """Types are checked in the messages of the handshake: any process may send them."""
-    if not isinstance(value, str):
-        raise TypeError("expected a string")
-    return value
-
-
-def _int(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError("expected an integer")
-    return value
-
-
-def _route_settings(raw: dict[str, Any]) -> RouteSettings:
-    settings = _snake(raw)
-    settings["delivery"] = Delivery(settings["delivery"])
-    settings["on_gap"] = GapPolicy(settings["on_gap"])
-    settings["handlers"] = tuple(HandlerSettings(**_snake(item)) for item in settings["handlers"])
-    settings["sql"] = tuple(
-        SqlSettings(**{**_snake(item), "udfs": tuple(item["udfs"])}) for item in settings["sql"]
-    )
-    workers = settings["workers"]
-    settings["workers"] = WorkerSelection(tuple(workers["tags"]), workers["min"], workers["max"])
-    return RouteSettings(**settings)
-
-
-def _grant(item: dict[str, Any], settings: Sequence[RouteSettings]) -> Grant:
-    raw = _snake(item)
-    return Grant(
-        owner_epoch=OwnerEpoch(raw["owner_epoch"]),
-        target_topic=raw["target_topic"],
-        fence=tuple(raw["fence"]),
-        initial=raw["initial"],
-        had_position=raw["had_position"],
-        source_topic_id=raw["source_topic_id"],
-        restarted=raw["restarted"],
-        settings=settings[raw["settings"]],
-        settings_version=raw["settings_version"],
-    )
-
-
-def _proof_response(raw: dict[str, Any]) -> ProofResponse:
-    settings = [_route_settings(item) for item in raw["settings"]]
-    granted = raw["granted"].items()
-    return ProofResponse(
-        request_id=raw["requestId"],
-        granted={Partition.parse(text): _grant(item, settings) for text, item in granted},
-        refused={Partition.parse(text): why for text, why in raw["refused"].items()},
-    )
-
-
-def _copier_report(raw: dict[str, Any]) -> CopierReport:
-    partitions = {}
-    for text, item in raw["partitions"].items():
-        item["state"] = PartitionState(item["state"])
-        item["gap_offsets"] = item.pop("gapOffsets")
-        partitions[Partition.parse(text)] = PartitionReport(**item)
-    return CopierReport(
-        partitions=partitions,
-        latency_ms=tuple(raw["latencyMs"]),
-        latency_sum_ms=raw["latencySumMs"],
-        segments={
-            Partition.parse(text): tuple(Segment(**row) for row in rows)
-            for text, rows in raw["segments"].items()
-        },
-        limits={
-            Limited.parse(text): LimitUse(**_snake(use)) for text, use in raw["limits"].items()
-        },
-        handlers={topic: HandlerReport(**_snake(item)) for topic, item in raw["handlers"].items()},
-        measures=measures_of(raw["measures"]),
-    )
-
-
-def _shares(raw: Mapping[str, int]) -> dict[Limited, int]:
-    return {Limited.parse(text): rate for text, rate in raw.items()}
-
-
-_DECODERS: Mapping[str, Any] = {
-    "Hello": _hello,
-    "Challenge": lambda raw: Challenge(_text(raw["nonce"]), _text(raw["proof"])),
-    "ChallengeResponse": lambda raw: ChallengeResponse(_text(raw["proof"])),
-    "Add": lambda raw: Add(partitions=_epochs(raw["partitions"])),
-    "Remove": lambda raw: Remove(partitions=_partitions(raw["partitions"])),
-    "Stop": lambda raw: Stop(),
-    "StopRequest": lambda raw: StopRequest(raw["reason"]),
-    "PublishedSettings": lambda raw: PublishedSettings(
-        Route.parse(raw["route"]), raw["version"], _route_settings(raw["settings"])
-    ),
-    "PublishedShares": lambda raw: PublishedShares(
-        raw["version"], {int(slot): _shares(shares) for slot, shares in raw["slots"].items()}
-    ),
-    "ProofRequest": lambda raw: ProofRequest(
-        request_id=raw["requestId"], partitions=_epochs(raw["partitions"])
-    ),
-    "ProofResponse": _proof_response,
-    "CopierReport": _copier_report,
-    "Released": lambda raw: Released(partitions=_partitions(raw["partitions"])),
-    "Failed": lambda raw: Failed(
-        Partition.parse(raw["partition"]), raw["reason"], raw["temporary"], raw["local"]
-    ),
-    "GapPassed": lambda raw: GapPassed(
-        Partition.parse(raw["partition"]), Gap(**_snake(raw["gap"]))
-    ),
-}

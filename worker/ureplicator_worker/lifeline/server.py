@@ -25,10 +25,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ureplicator_common.errors import PermanentError
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.connection import LifelineConnection
 from ureplicator_worker.lifeline.handshake import Admissions
 from ureplicator_worker.lifeline.listener import Listener
-from ureplicator_worker.lifeline.messages import CopierId, Message, decode, encode
+from ureplicator_worker.lifeline.messages import CopierId, Message
 from ureplicator_worker.lifeline.tcp import notice_lost_peer
 
 logger = logging.getLogger(__name__)

@@ -145,7 +145,8 @@ class OffsetsDecoder(Decoder):
                 reader.at += _ROW.size
                 metadata, code = reader.text(), reader.short()
                 reader.skip_tags()
-            worst = max(worst, code)
+            if code > worst:
+                worst = code
             if offset >= 0:
                 key = (topic, number)
                 offsets[keys.setdefault(key, key)] = CommittedOffset(offset, metadata)

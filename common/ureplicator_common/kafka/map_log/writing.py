@@ -36,6 +36,7 @@ from ureplicator_common.kafka.map_log.creation import create_map_topic
 from ureplicator_common.kafka.map_log.reading import KafkaOffsetMaps
 from ureplicator_common.kafka.map_log.replicas import require_in_sync, required_in_sync
 from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.topics.single_records import NUMBER, only_leader
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_common.model import Partition
@@ -55,7 +56,6 @@ TIMEOUT_MS = 4_000
 TRIES = 5
 RETRY_S = 0.1
 ADDED_VERSION, IMPLICIT_VERSION = 9, 12
-NUMBER = 0
 REFUSALS = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -165,11 +165,7 @@ class KafkaMapLog:
 
     def _find_leader(self) -> Broker:
         if self._leader is None:
-            view = self._client.view([self._topic])
-            leader = view.leaders.get((self._topic, NUMBER))
-            self._leader = view.brokers.get(leader.node_id) if leader else None
-        if self._leader is None:
-            raise ClusterUnavailable(f"{self._topic} has no leader", delay_s=0.2)
+            self._leader = only_leader(self._client, self._topic)
         return self._leader
 
     def _view_of_created(self) -> ClusterView:

@@ -55,7 +55,19 @@ class TransactionRequests:
     def add_partitions(
         self, producer: Producer, partitions: Iterable[TargetPartition]
     ) -> dict[TargetPartition, str]:
-        """Have partitions take part. Returns those that were refused, with reasons: then none was added."""
+        """Have partitions take part. Returns those that were refused, with reasons. A coordinator that
+        refuses some adds none, so the others are added by another request."""
+        refused: dict[TargetPartition, str] = {}
+        waiting = list(partitions)
+        while waiting:
+            some = self._add(producer, waiting)
+            refused |= some
+            waiting = [key for key in waiting if key not in refused] if some else []
+        return refused
+
+    def _add(
+        self, producer: Producer, partitions: Iterable[TargetPartition]
+    ) -> dict[TargetPartition, str]:
         rows = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         topics = [rows(name=name, partitions=some) for name, some in by_topic(partitions).items()]
 

@@ -20,7 +20,7 @@ from ureplicator_common.config.section import Faults
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route, TopicKey, TopicState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker, Switches
-from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.access.roles import operator_unless_dry_run
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.models.export import (
@@ -105,14 +105,17 @@ def _add_topics(
         config = chosen_route(settings, query)
         dry_run = query.dry_run == "true"
         entries = {topic: _entry(topic, given) for topic, given in body.topics.items()}
-        wanted = {name: each for name, each in entries.items() if isinstance(each, Entry)}
-        made = {each.topic: each for each in batch.import_topics(config, wanted, dry_run=dry_run)}
+        wanted = {name: entry for name, entry in entries.items() if isinstance(entry, Entry)}
+        made = {
+            outcome.topic: outcome
+            for outcome in batch.import_topics(config, wanted, dry_run=dry_run)
+        }
         outcomes = [
-            Outcome(name, problem=each) if isinstance(each, Problem) else made[name]
-            for name, each in entries.items()
+            Outcome(name, problem=entry) if isinstance(entry, Problem) else made[name]
+            for name, entry in entries.items()
         ]
         outcomes += batch.remove(config, body.remove, dry_run=dry_run)
-        return {"topics": [_outcome(each) for each in outcomes]}
+        return {"topics": [_outcome(outcome) for outcome in outcomes]}
 
     @api.put("/import/blacklist/<path:topic>", responses=responses(ImportResult, 404, 409, 413))
     @operator_unless_dry_run

@@ -55,8 +55,8 @@ def blueprint(*, settings: Settings, store: TimelineStore, clock: Clock) -> APIB
             "end": end_ms,
             "stepMs": step_ms,
             "keptSince": store.first_ms(),
-            "routes": _series(each for each in found if every or each.route in chosen),
-            "events": [each for each in events if every or each.get("route", "") in names],
+            "routes": _series(row for row in found if every or row.route in chosen),
+            "events": [row for row in events if every or row.get("route", "") in names],
         }
 
     @api.get("/timeline/topics/<path:topic>", responses=responses(TopicTimeline, 404))

@@ -14,7 +14,7 @@ from flask_openapi3 import APIBlueprint
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.api.access.roles import viewer
 from ureplicator_controller.api.http.load import asks_kafka
 from ureplicator_controller.api.http.models.drift import TopicsValidationResult, drift_json
@@ -140,20 +140,24 @@ def _conditions(fleet_state: FleetState, settings: Settings, paths: Paths) -> It
     yield from shortages(snapshot)
     yield from suspicions(snapshot)
     yield from version_conditions(
-        {id: each.version for id, each in controllers.items()},
-        {worker: each.value.version for worker, each in snapshot.live.items()},
+        {id: controller.version for id, controller in controllers.items()},
+        {worker: stored.value.version for worker, stored in snapshot.live.items()},
     )
-    yield from file_conditions({id: each.routes_digest for id, each in controllers.items()})
-    yield from harm_conditions(fleet_state.nodes, paths, [each.route for each in settings.routes])
+    yield from file_conditions(
+        {id: controller.routes_digest for id, controller in controllers.items()}
+    )
+    yield from harm_conditions(
+        fleet_state.nodes, paths, [config.route for config in settings.routes]
+    )
 
 
 def _left_alone(snapshot: Snapshot) -> dict[str, Any]:
     """Nodes that cannot be read, and subjects of steps that cannot be written."""
     return {
         "unreadable": [
-            {"path": each.path, "why": each.reason} for each in snapshot.unreadable_nodes
+            {"path": subject.path, "why": subject.reason} for subject in snapshot.unreadable_nodes
         ],
-        "isolated": {each.what: each.reason for each in snapshot.isolated},
+        "isolated": {subject.what: subject.reason for subject in snapshot.isolated},
     }
 
 

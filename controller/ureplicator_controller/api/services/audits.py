@@ -19,7 +19,7 @@ from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.kafka import Extent, LogReader, PartitionUnavailable, Position
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import decode_audit_request, encode_audit_request
+from ureplicator_common.znodes.audits import decode_audit_request, encode_audit_request
 from ureplicator_controller.api.http import times
 from ureplicator_controller.api.http.models.audits import AuditBody
 from ureplicator_controller.api.http.problems import conflict, not_found

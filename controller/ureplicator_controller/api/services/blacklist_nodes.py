@@ -6,12 +6,9 @@ from collections.abc import Sequence
 
 from ureplicator_common.coordination import Coordination, Create, Delete, Node, Operation
 from ureplicator_common.model import TopicKey
-from ureplicator_common.znodes import (
-    Paths,
-    UnreadableContent,
-    decode_blacklisted,
-    encode_blacklisted,
-)
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import decode_blacklisted, encode_blacklisted
 
 
 class BlacklistNodes:

@@ -26,7 +26,9 @@ from ureplicator_common.coordination.pending_writes import PendingWrites
 from ureplicator_common.leaf_nodes import leaf_of
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znode_contents import LiveController, TopicIntent
-from ureplicator_common.znodes import Paths, UnreadableContent, decode_controller
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.fleet import decode_controller
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.external_view import ExternalView, external_view
 from ureplicator_controller.core.state.snapshot import BalanceLimits, Snapshot, parse

@@ -18,7 +18,8 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.kafka import LogReader
 from ureplicator_common.model import DeletionPolicy, Delivery, Route, TopicKey
 from ureplicator_common.znode_contents import SyncKind
-from ureplicator_common.znodes import UnreadableContent, decode_gone
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.routes import decode_gone
 from ureplicator_controller.api.http.models.groups import FailoverBody, TranslateQuery
 from ureplicator_controller.api.http.models.routes import shown_sync
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
@@ -42,8 +43,9 @@ from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.groups.way_back import reversed_topics
 from ureplicator_controller.core.syncs.topics import route_settings
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
-from ureplicator_controller.engines.groups.sync import MAX_AGE_S, write
+from ureplicator_controller.engines.groups.sync import write
 from ureplicator_controller.engines.groups.way_back import reversed_clusters
+from ureplicator_controller.engines.syncs.thread import MAX_AGE_S
 
 _ALL = GroupFilter.of([".*"], [])
 _NO_MAP = "the offset map has no segment for this offset"

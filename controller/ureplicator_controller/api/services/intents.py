@@ -20,7 +20,7 @@ from ureplicator_common.coordination import (
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import decode_intent, encode_intent
+from ureplicator_common.znodes.topics import decode_intent, encode_intent
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.http.problems import precondition_failed
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from ureplicator_common.coordination import Coordination, Create, Delete, Node, Operation, Set
 from ureplicator_common.coordination.edit import Edit, edit
-from ureplicator_common.znodes import UnreadableContent
+from ureplicator_common.znodes.codec import UnreadableContent
 from ureplicator_controller.api.http.problems import Problem
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.core.reporting.authorship import cause

@@ -16,7 +16,7 @@ from ureplicator_common.coordination import Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import Route
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import decode_switches, encode_switches
+from ureplicator_common.znodes.fleet import decode_switches, encode_switches
 from ureplicator_controller.api.http.preconditions import ALWAYS, Precondition
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded

@@ -8,7 +8,7 @@ from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.http.problems import Problem, bad_request, conflict, not_found
 
 

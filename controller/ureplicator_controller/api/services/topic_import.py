@@ -17,7 +17,8 @@ from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import UnreadableContent, decode_ideal, encode_intent
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.topics import decode_ideal, encode_intent
 from ureplicator_controller.api.services.blacklist_nodes import BlacklistNodes
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.intents import IntentStore

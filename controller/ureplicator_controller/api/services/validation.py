@@ -15,7 +15,9 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_common.znode_contents import SyncKind, TopicIntent
-from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_sync
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.fleet_cache import FleetState
 from ureplicator_controller.core.topics.cluster_comparison import (
@@ -24,7 +26,7 @@ from ureplicator_controller.core.topics.cluster_comparison import (
 )
 from ureplicator_controller.core.topics.rules import source_deletion
 from ureplicator_controller.core.topics.source_deletion import KEEP, Outlooks
-from ureplicator_controller.engines.syncs.thread import TopicSyncState
+from ureplicator_controller.engines.syncs.topic_sync import TopicSyncState
 from ureplicator_controller.engines.target_limits import check_limits
 
 LIMITS_TIMEOUT_S = 5.0

@@ -15,8 +15,8 @@ from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.model import MAX_SLOTS, WorkerId
 from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znode_contents import KnownWorker
-from ureplicator_common.znodes import (
-    UnreadableContent,
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.workers import (
     decode_known_worker,
     decode_live_worker,
     encode_known_worker,

@@ -126,7 +126,7 @@ class EvenCounts:
         self, worker: WorkerId, excess: int, owned: Sequence[Partition]
     ) -> Iterator[Partition]:
         """Remove partitions so that the load of the rest is near the average."""
-        rated = sorted((self._placement.estimate.rate(each), each) for each in owned)
+        rated = sorted((self._placement.estimate.rate(partition), partition) for partition in owned)
         while excess > 0 and rated:
             wanted = self._placement.estimate.surplus(worker) / excess
             at = min(bisect_left(rated, wanted, key=lambda each: each[0]), len(rated) - 1)

@@ -21,7 +21,9 @@ Nothing is written to a group with members at the target: consumers there have t
 (a list, a state, offsets that could not be read) is not known: it never counts as "no members" or "no
 offset". So a failure of any read leaves the offsets at the target as they are.
 
-A pass decides about a hundred thousand partitions and more: each decision is made at once, without copies.
+A pass decides about a hundred thousand partitions and more: each decision is made at once, without copies,
+its fields given by position, and states named by constants of the module (an attribute of an enum costs as
+much as a call).
 """
 
 from __future__ import annotations
@@ -70,6 +72,9 @@ BEFORE_START = (
     "its offset is before the start of the log that it leaves: it goes on at the start of the other"
 )
 
+_UNKNOWN, _ACTIVE, _PENDING = SyncState.UNKNOWN, SyncState.ACTIVE, SyncState.PENDING
+_WAITS, _AHEAD, _SYNCED = SyncState.WAITS, SyncState.AHEAD, SyncState.SYNCED
+_SOME_MEMBERS, _UNKNOWN_MEMBERS = Members.SOME, Members.UNKNOWN
 _ORDER = {state: number for number, state in enumerate(SyncState)}
 
 
@@ -156,7 +161,7 @@ class GroupDecision:
 
     @property
     def is_pending(self) -> bool:
-        return any(partition.state is SyncState.PENDING for partition in self.partitions)
+        return any(partition.state is _PENDING for partition in self.partitions)
 
     @property
     def writes(self) -> Offsets:
@@ -164,7 +169,7 @@ class GroupDecision:
         return {
             partition.target: CommittedOffset(partition.translated, partition.metadata)
             for partition in self.partitions
-            if partition.state is SyncState.PENDING and partition.translated is not None
+            if partition.state is _PENDING and partition.translated is not None
         }
 
 
@@ -209,7 +214,7 @@ def withheld(decision: GroupDecision, state: SyncState, reason: str) -> GroupDec
         decision.group,
         tuple(
             partition._replace(state=state, reason=reason)
-            if partition.state is SyncState.PENDING
+            if partition.state is _PENDING
             else partition
             for partition in decision.partitions
         ),
@@ -217,22 +222,15 @@ def withheld(decision: GroupDecision, state: SyncState, reason: str) -> GroupDec
     )
 
 
-def _settled(each: PartitionDecision, refused: Mapping[TopicPartition, str]) -> PartitionDecision:
-    if each.state is not SyncState.PENDING:
-        return each
-    if refused and each.target in refused:
-        return each._replace(state=SyncState.REFUSED, reason=refused[each.target])
+def _settled(before: PartitionDecision, refused: Mapping[TopicPartition, str]) -> PartitionDecision:
+    partition, copied, state, _, offset, translated, _, metadata, waits, note, _ = before
+    if state is not _PENDING:
+        return before
+    if refused and copied.target in refused:
+        return before._replace(state=SyncState.REFUSED, reason=refused[copied.target])
+    state = _WAITS if waits else _SYNCED
     return PartitionDecision(
-        partition=each.partition,
-        copied=each.copied,
-        state=SyncState.WAITS if each.waits else SyncState.SYNCED,
-        reason=each.waits,
-        source_offset=each.source_offset,
-        translated=each.translated,
-        target_offset=each.translated,
-        metadata=each.metadata,
-        waits=each.waits,
-        note=each.note,
+        partition, copied, state, waits, offset, translated, translated, metadata, waits, note
     )
 
 
@@ -242,7 +240,8 @@ def _summed(group: str, partitions: tuple[PartitionDecision, ...], *, share: boo
         return GroupDecision(group=group, state=SyncState.NO_OFFSETS, reason=reason)
     first = partitions[0]
     for partition in partitions:
-        if partition.state is not first.state and _ORDER[partition.state] < _ORDER[first.state]:
+        state = partition.state
+        if state is not first.state and _ORDER[state] < _ORDER[first.state]:
             first = partition
     return GroupDecision(
         group=group, state=first.state, reason=first.reason, partitions=partitions, share=share
@@ -255,27 +254,31 @@ def _decide(
     partition: TopicPartition,
     committed: CommittedOffset,
 ) -> PartitionDecision:
+    offset, metadata = committed
     there = group.target.get(copied.target) if group.target else None
     target_offset = there.offset if there else None
-    exact = translated_offset(copied, committed.offset)
-    translated, waits = _bounded(copied, exact), _waits(copied, committed.offset, exact)
+    exact = translated_offset(copied, offset)
+    translated, waits = _bounded(copied, exact), _waits(copied, offset, exact)
     if translated is None:
-        state, reason = _untranslated(copied, committed.offset)
+        state, reason = _untranslated(copied, offset)
     else:
         state, reason = _compared(group, translated, target_offset, waits=waits)
-    keeps = not committed.metadata or (exact == translated and _keeps(copied, committed.offset))
-    is_there = there is not None and there.metadata == committed.metadata
+    loses = False
+    if metadata and not (exact == translated and _keeps(copied, offset)):
+        loses = there is None or there.metadata != metadata
+        metadata = ""
+    note = _note(copied, offset, loses=loses)
     return PartitionDecision(
-        partition=partition,
-        copied=copied,
-        state=state,
-        reason=reason,
-        source_offset=committed.offset,
-        translated=translated,
-        target_offset=target_offset,
-        metadata=committed.metadata if keeps else "",
-        waits=waits,
-        note=_note(copied, committed.offset, loses=not keeps and not is_there),
+        partition,
+        copied,
+        state,
+        reason,
+        offset,
+        translated,
+        target_offset,
+        metadata,
+        waits,
+        note,
     )
 
 
@@ -287,10 +290,11 @@ def _keeps(copied: CopiedPartition, source_offset: int) -> bool:
 
 
 def _note(copied: CopiedPartition, source_offset: int, *, loses: bool) -> str:
-    is_before, held = _is_before_start(copied, source_offset), _held(copied)
-    if not (is_before or loses or held):
+    log = copied.source_log
+    if not loses and (log is None or (source_offset >= log.start and not log.held)):
         return ""
-    notes = BEFORE_START if is_before else "", METADATA_LEFT_OUT if loses else "", held
+    is_before = _is_before_start(copied, source_offset)
+    notes = BEFORE_START if is_before else "", METADATA_LEFT_OUT if loses else "", _held(copied)
     return "; ".join(filter(None, notes))
 
 
@@ -337,18 +341,19 @@ def translated_offset(copied: CopiedPartition, source_offset: int) -> int | None
     A group that has read all that was copied goes on at the end of it, which needs no map; nor does a
     partition whose log at the target is empty, where the next record is the next one that is copied.
     """
-    if copied.position is None:
+    position, log = copied.position, copied.log
+    if position is None:
         return None
-    log = copied.log
     if log is not None and log.start == log.end:
-        copied_to = _copied_to(copied, copied.position)
+        copied_to = _copied_to(copied, position)
         if copied_to is None or copied_to <= log.end:  # else a marker is under way
             return log.end
-    if source_offset < copied.position:
-        if log is not None and _is_before_start(copied, source_offset):
-            return log.start
-        return copied.translate(source_offset)
-    return _copied_to(copied, copied.position)
+    if source_offset >= position:
+        return _copied_to(copied, position)
+    translated = copied.translate(source_offset)
+    if translated is None and log is not None and _is_before_start(copied, source_offset):
+        return log.start
+    return translated
 
 
 def _copied_to(copied: CopiedPartition, position: int) -> int | None:
@@ -375,14 +380,14 @@ def _untranslated(copied: CopiedPartition, source_offset: int) -> tuple[SyncStat
 def _compared(
     group: GroupView, translated: int, target_offset: int | None, *, waits: str
 ) -> tuple[SyncState, str]:
-    if group.members is Members.SOME:
-        return SyncState.ACTIVE, "consumers are members of it there"
-    if group.target is None or group.members is Members.UNKNOWN:
-        return SyncState.UNKNOWN, group.reason
+    if group.members is _SOME_MEMBERS:
+        return _ACTIVE, "consumers are members of it there"
+    if group.target is None or group.members is _UNKNOWN_MEMBERS:
+        return _UNKNOWN, group.reason
     if target_offset is None or target_offset < translated:
-        return SyncState.PENDING, ""
+        return _PENDING, ""
     if waits:
-        return SyncState.WAITS, waits
+        return _WAITS, waits
     if target_offset > translated:
-        return SyncState.AHEAD, f"{target_offset} is committed there: offsets are never lowered"
-    return SyncState.SYNCED, ""
+        return _AHEAD, f"{target_offset} is committed there: offsets are never lowered"
+    return _SYNCED, ""

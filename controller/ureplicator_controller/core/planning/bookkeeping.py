@@ -71,10 +71,10 @@ def forget_workers(
     if not due or snapshot.unreadable_topics:
         return
     needed = needed_workers(snapshot, due)
-    for worker in [each for each in due if each not in needed][:MAX_FORGOTTEN]:
+    for worker in [worker for worker in due if worker not in needed][:MAX_FORGOTTEN]:
         reasons[f"worker {worker} forgotten"] += 1
         nodes = (snapshot.known, snapshot.registered, snapshot.assignments, snapshot.shares)
-        yield ForgetWorker(worker, *(_version_in(each, worker) for each in nodes))
+        yield ForgetWorker(worker, *(_version_in(node, worker) for node in nodes))
 
 
 def next_forgotten_s(snapshot: Snapshot, now_s: float) -> float | None:

@@ -59,13 +59,13 @@ def pending_releases(
         if worker in snapshot.live and worker in snapshot.sessions
     )
     before, new = snapshot.pending_releases, PendingRelease(now_s, now_s)
-    pending = {each: before.get(each, new) for each in requests}
+    pending = {request: before.get(request, new) for request in requests}
     released = _earliest_released(snapshot, before.keys() - pending.keys())
     return {
-        request: replace(each, idle_since_s=now_s)
-        if each.requested_s >= released.get(request[1], math.inf)
-        else each
-        for request, each in pending.items()
+        request: replace(release, idle_since_s=now_s)
+        if release.requested_s >= released.get(request[1], math.inf)
+        else release
+        for request, release in pending.items()
     }
 
 

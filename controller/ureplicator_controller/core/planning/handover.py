@@ -41,7 +41,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znode_contents import Assignment, AssignmentEntry, IdealEntry
-from ureplicator_common.znodes import MAX_ASSIGNED
+from ureplicator_common.znodes.workers import MAX_ASSIGNED
 from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
 from ureplicator_controller.core.planning.no_progress import with_move_count
 from ureplicator_controller.core.planning.partitions import PartitionView, PartitionViews

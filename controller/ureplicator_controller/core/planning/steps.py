@@ -19,15 +19,10 @@ from ureplicator_common.znode_contents import (
     Switches,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
-    Paths,
-    encode_assignment,
-    encode_ideal,
-    encode_intent,
-    encode_known_worker,
-    encode_shares,
-    encode_switches,
-)
+from ureplicator_common.znodes.fleet import encode_switches
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_ideal, encode_intent
+from ureplicator_common.znodes.workers import encode_assignment, encode_known_worker, encode_shares
 
 
 @dataclass(frozen=True, slots=True)

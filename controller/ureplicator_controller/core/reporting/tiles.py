@@ -58,17 +58,24 @@ class Tile:
 
 def tiles(snapshot: Snapshot, view: ExternalView, tallies: Tallies) -> list[Tile]:
     """Tiles of all whitelisted partitions, in order, and of those that workers still hold."""
-    differing = {each.partition: each for each in mismatches(snapshot, view, tallies)}
+    differing = {mismatch.partition: mismatch for mismatch in mismatches(snapshot, view, tallies)}
     excluded = _excluded(snapshot)
     stalled = {
-        each.partition: (each.reason, each.since_ms)
-        for each in partitions_without_progress(snapshot, view)
+        stuck.partition: (stuck.reason, stuck.since_ms)
+        for stuck in partitions_without_progress(snapshot, view)
     }
     every = dict.fromkeys(whitelisted_partitions(snapshot))
     every |= dict.fromkeys(differing)
     return [
-        _tile(snapshot, view, each, differing.get(each), excluded.get(each), stalled.get(each))
-        for each in sorted(every)
+        _tile(
+            snapshot,
+            view,
+            partition,
+            differing.get(partition),
+            excluded.get(partition),
+            stalled.get(partition),
+        )
+        for partition in sorted(every)
     ]
 
 
@@ -101,7 +108,7 @@ def _tile(
     stalled: tuple[str, int] | None,
 ) -> Tile:
     entry = ideal_entry(snapshot, partition)
-    actual = {worker: each.state for worker, each in view.of(partition).items()}
+    actual = {worker: current.state for worker, current in view.of(partition).items()}
     worker = (entry.worker if entry else None) or min(actual, default=None)
     found = [(TileState.AGREE, "", 0)]
     if differing is not None:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ureplicator_common.coordination import Node, Stat
 from ureplicator_common.model import SessionId
-from ureplicator_common.znodes import UnreadableContent
+from ureplicator_common.znodes.codec import UnreadableContent
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -20,7 +20,8 @@ from functools import cached_property
 from ureplicator_common.coordination import Node
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znode_contents import PartitionLoad
-from ureplicator_common.znodes import UnreadableContent, decode_loads
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.workers import decode_loads
 from ureplicator_controller.core.state.decoding import Stored
 
 LOAD_REVIEW_INTERVAL_S = 60.0

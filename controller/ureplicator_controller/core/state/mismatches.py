@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicState, WorkerId
 from ureplicator_common.znode_contents import CurrentEntry, IdealEntry
-from ureplicator_common.znodes import MAX_ASSIGNED
+from ureplicator_common.znodes.workers import MAX_ASSIGNED
 from ureplicator_controller.core.state.external_view import (
     ExternalView,
     harm_to,
@@ -59,11 +59,11 @@ def mismatches(
     lost = _mass_lost(snapshot) if numbers else frozenset[WorkerId]()
     found = [
         mismatch(snapshot, view, Partition(key.route, key.topic, number), mass_lost=lost)
-        for key, each in numbers.items()
-        for number in each
+        for key, of_topic in numbers.items()
+        for number in of_topic
     ]
     return sorted(
-        (each for each in found if each is not None),
+        (difference for difference in found if difference is not None),
         key=lambda each: (_is_unlisted(snapshot, each.partition), each.partition),
     )
 

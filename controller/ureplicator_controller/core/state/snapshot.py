@@ -50,28 +50,24 @@ from ureplicator_common.znode_contents import (
     SyncKind,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
-    Paths,
-    decode_assignment,
+from ureplicator_common.znodes.audits import (
     decode_audit_claim,
     decode_audit_request,
     decode_audit_state,
     decode_auditor,
-    decode_blacklisted,
-    decode_current,
     decode_follower,
-    decode_history,
-    decode_ideal,
-    decode_intent,
-    decode_isolated,
+)
+from ureplicator_common.znodes.fleet import decode_history, decode_isolated, decode_switches
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_memory, decode_route, decode_sync
+from ureplicator_common.znodes.topics import decode_blacklisted, decode_ideal, decode_intent
+from ureplicator_common.znodes.workers import (
+    decode_assignment,
+    decode_current,
     decode_known_worker,
     decode_live_worker,
-    decode_memory,
     decode_registration,
-    decode_route,
     decode_shares,
-    decode_switches,
-    decode_sync,
 )
 from ureplicator_controller.core.state.decoding import (
     DecodeCache,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.baseline import (
     is_memory_unreadable,

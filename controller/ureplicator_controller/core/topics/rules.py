@@ -9,6 +9,7 @@ from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.heartbeats import heartbeat_topic, is_heartbeat_topic
 from ureplicator_common.kafka.claim_records import CLAIMS_TOPIC
+from ureplicator_common.kafka.transactions.probe_topic import is_probe_topic
 from ureplicator_common.model import (
     BROKER_DEFAULT_REPLICATION,
     DeletionPolicy,
@@ -25,7 +26,7 @@ from ureplicator_controller.core.topics.source_deletion import KEEP, SourceDelet
 class AutoWhitelist:
     """Patterns of source topics to whitelist automatically: full match, exclusion wins.
 
-    Offset maps, heartbeats of other routes and claims of fleets are never matched.
+    Offset maps, probes, heartbeats of other routes and claims of fleets are never matched.
     """
 
     include: tuple[re.Pattern[str], ...]
@@ -33,7 +34,9 @@ class AutoWhitelist:
     require_target: bool = False
 
     def matches(self, topic: str) -> bool:
-        if is_map_topic(topic) or is_heartbeat_topic(topic) or topic == CLAIMS_TOPIC:
+        if is_map_topic(topic) or is_heartbeat_topic(topic) or is_probe_topic(topic):
+            return False
+        if topic == CLAIMS_TOPIC:
             return False
         is_included = any(pattern.fullmatch(topic) for pattern in self.include)
         return is_included and not any(pattern.fullmatch(topic) for pattern in self.exclude)

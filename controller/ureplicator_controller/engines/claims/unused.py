@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from ureplicator_common.coordination import Coordination, Delete, Unavailable
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.within_fleet import in_force, owner_of
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics

@@ -11,13 +11,9 @@ from __future__ import annotations
 from ureplicator_common.coordination import Coordination, Create, Operation, Set
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.model import TopicKey
-from ureplicator_common.znodes import (
-    Paths,
-    UnreadableContent,
-    decode_claim,
-    decode_intent,
-    encode_claim,
-)
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import decode_claim, decode_intent, encode_claim
 
 
 class TargetTaken(PermanentError):

@@ -18,8 +18,9 @@ from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.copied import KafkaCopiedReader
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
-from ureplicator_controller.engines.groups.sync import GroupSync, Seen
+from ureplicator_controller.engines.groups.sync import GroupSync
 from ureplicator_controller.engines.syncs.reports import ReportNeeds, Reports
+from ureplicator_controller.engines.syncs.thread import Seen, SyncThread
 
 
 def open_route(
@@ -51,20 +52,23 @@ def open_sync(
     metrics: ControlMetrics,
     reports: Reports,
     deletion: Callable[[RouteClusters], GoneGroupDeletion | None] = lambda clusters: None,
-) -> GroupSync:
+) -> SyncThread:
     """The engine of a route by its configuration. `deletion`: see `open_deletion`."""
     clusters = open_route(fleet=fleet, route=config.route, source=source, target=target)
     groups = config.sync_group_offsets.groups
-    return GroupSync(
+    return SyncThread(
         route=config.route,
-        survey=Survey(clusters, selected=GroupFilter.of(groups.include, groups.exclude)),
-        clusters=clusters,
+        sync=GroupSync(
+            route=config.route,
+            survey=Survey(clusters, selected=GroupFilter.of(groups.include, groups.exclude)),
+            clusters=clusters,
+            metrics=metrics,
+            gone=deletion(clusters),
+        ),
         seen=seen,
         interval_s=config.sync_group_offsets.interval_s,
         clock=clock,
-        metrics=metrics,
         reports=reports,
-        gone=deletion(clusters),
     )
 
 

@@ -21,7 +21,8 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups, TopicPartition
 from ureplicator_common.model import Route
 from ureplicator_common.znode_contents import GoneGroup, GoneGroups
-from ureplicator_common.znodes import UnreadableContent, decode_gone, encode_gone
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.routes import decode_gone, encode_gone
 from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
 from ureplicator_controller.core.groups.gone import (
     OwnOffsets,

@@ -1,28 +1,22 @@
 """Sync of consumer groups: writes the translated offsets of a source's groups to the target (KIP-545).
 
-One thread for each route that has it, so that a cluster that does not respond delays no other route. It runs
-in every controller, and acts only while this one leads.
-
 An offset is written by a plain commit: a coordinator refuses it for a group with members, which it does not
-do in a transaction. A plain commit is not fenced, so before each portion the leader's epoch and the age of
-what was read are checked: a process that was suspended gives the round up. A commit that was already on its
-way may still arrive late and lower an offset to one that was right when it was read; the next round of the
-leader raises it.
+do in a transaction. A plain commit is not fenced, so before each portion it is checked whether this process
+may still write (`syncs.thread`). A commit that was already on its way may still arrive late and lower an
+offset to one that was right when it was read; the next round of the leader raises it. A large fleet of groups
+is read and written within some seconds.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from ureplicator_common.backoff import Backoff
-from ureplicator_common.clock import Clock
-from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import EMPTY_STATES, ConsumerGroups
 from ureplicator_common.model import Route
+from ureplicator_common.znode_contents import SyncKind
 from ureplicator_controller.core.groups.decisions import (
     GroupDecision,
     SyncState,
@@ -34,26 +28,17 @@ from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.gone import GoneGroupDeletion, GoneOutcome, Round
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
-from ureplicator_controller.engines.periodic_thread import PeriodicThread
-from ureplicator_controller.engines.syncs.reports import Reports
+from ureplicator_controller.engines.syncs.thread import Passed, Term
 
-log = logging.getLogger(__name__)
-
-RETRY_DELAYS_S = (1.0, 2.0, 5.0, 15.0, 60.0)
-STOP_TIMEOUT_S = 5.0
 PORTION = 2_000
 """Groups that are written after one check of the epoch."""
 NOT_EMPTY = "NON_EMPTY_GROUP"
-MAX_AGE_S = 30.0
-"""Age of offsets read at the target after which they are read again before anything is written. A large
-fleet of groups is read and written within some seconds."""
-
-Seen = Callable[[], tuple[int, Snapshot] | None]
-"""The leader's epoch and its last snapshot; None if this process does not lead."""
 
 
 class GroupSync:
-    """The thread of one route; `run_once` is one round of it, for tests to call."""
+    """`Sync` of the groups of one route."""
+
+    kind = SyncKind.GROUPS
 
     def __init__(
         self,
@@ -61,93 +46,49 @@ class GroupSync:
         route: Route,
         survey: Survey,
         clusters: RouteClusters,
-        seen: Seen,
-        interval_s: float,
-        clock: Clock,
         metrics: ControlMetrics,
-        reports: Reports,
         gone: GoneGroupDeletion | None = None,
     ) -> None:
         """`gone`: where the route deletes offsets of groups that are gone at the source."""
         self._route = route
         self._survey = survey
         self._clusters = clusters
-        self._seen = seen
-        self._interval_s = interval_s
-        self._clock = clock
         self._metrics = metrics
-        self._reports = reports
         self._gone = gone
-        self._backoff = Backoff(RETRY_DELAYS_S)
-        self._thread = PeriodicThread(
-            self.run_once, name=f"groups of {route}", first_after_s=interval_s
-        )
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop; a thread that still waits for a cluster ends with the process."""
-        if self._thread.stop(STOP_TIMEOUT_S):
-            self._clusters.close()
-
-    def run_once(self) -> float:
-        """One round; returns the wait until the next one."""
-        try:
-            self._sync()
-        except OperatingError as error:
-            self._failed(str(error))
-            log.warning("%s: groups not synced: %s", self._route, error)
-        except Exception as error:  # without this thread consumers would fail over to old offsets
-            self._failed(f"{type(error).__name__}: {error}")
-            log.exception("%s: syncing groups failed", self._route)
-        else:
-            self._backoff = self._backoff.reset()
-        return max(self._interval_s, self._backoff.delay_s)
-
-    def _failed(self, error: str) -> None:
-        self._backoff = self._backoff.failed()
-        seen = self._seen()
-        if seen is not None:
-            self._reports.failed(seen[0], error)
-        self._metrics.group_sync_failures.labels(str(self._route)).inc()
-
-    def _sync(self) -> None:
-        seen = self._seen()
-        if seen is None:
-            self._report({})
-            return
-        epoch, snapshot = seen
-        began_s = self._clock.monotonic_s()
+    def perform(self, snapshot: Snapshot, term: Term) -> Passed:
+        may_write = term.reading()
         topics = route_topics(snapshot, self._route)
         found = self._survey.decisions(topics)
-
-        def may_write() -> bool:
-            now = self._seen()
-            is_leader = now is not None and now[0] == epoch
-            return is_leader and self._clock.monotonic_s() - began_s <= MAX_AGE_S
-
         tally = _Tally()
         target = self._clusters.target
         for decision in written(target, found, may_write=may_write, count=self._count):
             self._survey.remember(decision)
             tally.add(decision)
             if self._gone is not None:
-                self._gone.add(decision, epoch)
+                self._gone.add(decision, term.epoch)
         if self._gone is not None:
-            tally.end(self._gone.end(self._round(seen, topics, may_write)))
+            ended = self._round(term.epoch, snapshot, topics, may_write)
+            tally.end(self._gone.end(ended))
         self._report(tally.states)
-        self._reports.passed(
-            epoch, {state.value: count for state, count in tally.states.items()}, tally.left
-        )
+        return Passed({state.value: count for state, count in tally.states.items()}, tally.left)
+
+    def failed(self) -> None:
+        self._metrics.group_sync_failures.labels(str(self._route)).inc()
+
+    def rest(self) -> None:
+        self._report({})
+
+    def close(self) -> None:
+        self._clusters.close()
 
     def _round(
         self,
-        seen: tuple[int, Snapshot],
+        epoch: int,
+        snapshot: Snapshot,
         topics: Mapping[str, RouteTopic],
         may_write: Callable[[], bool],
     ) -> Round:
-        epoch, snapshot = seen
         source_list = self._survey.source_list
         return Round(
             epoch=epoch,

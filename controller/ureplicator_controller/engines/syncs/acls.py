@@ -16,7 +16,8 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import PREFIXED, AclAdmin, AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.znode_contents import RouteAcls, SyncKind
-from ureplicator_common.znodes import Paths, decode_acls, encode_acls
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_acls, encode_acls
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.syncs.acls import (
     MAX_ACLS,
@@ -33,7 +34,9 @@ from ureplicator_controller.core.syncs.topics import (
     synced_topics,
 )
 from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
-from ureplicator_controller.engines.syncs.thread import Term, TopicSync, TopicSyncState
+from ureplicator_controller.engines.syncs.ends import Ends
+from ureplicator_controller.engines.syncs.thread import Term
+from ureplicator_controller.engines.syncs.topic_sync import TopicSync, TopicSyncState
 
 LOCKS_OUT = AclRefused(
     "the first right on a topic closes it to all others, and to the copiers, where the brokers have"
@@ -45,7 +48,7 @@ TOO_MANY = AclRefused(f"the route has added {MAX_ACLS} rights, the maximum")
 
 
 class AclWork:
-    """Adds and removes rights at the target. `Work` of a `SyncThread`."""
+    """Adds and removes rights at the target. `Work` of a sync."""
 
     kind = SyncKind.ACLS
 
@@ -60,12 +63,11 @@ class AclWork:
         writer: FencedWriter,
     ) -> None:
         self._config = config
-        self._connect = source, target
-        self._admins: tuple[AclAdmin, AclAdmin] | None = None
+        self._ends = Ends(source, target)
         self._node = FencedNode(coordination, paths.route_acls(config.route), writer)
 
     def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, TopicSync]:
-        source, target = self._opened()
+        source, target = self._ends.opened()
         may_write = term.reading()
         own = self._own()
         try:
@@ -104,7 +106,7 @@ class AclWork:
     def _same(self, topics: tuple[SyncedTopic, ...]) -> tuple[SyncedTopic, ...]:
         """Topics that the source has, by their ids: rights on the copies of any others stay. A
         cluster's name may lead to another one, and a topic may have been recreated."""
-        source, _ = self._opened()
+        source, _ = self._ends.opened()
         others = source.others(
             {topic.source: topic.source_id for topic in topics if topic.source_id}
         )
@@ -112,7 +114,7 @@ class AclWork:
 
     def _withheld(self, due: Acls, present: Acls) -> Acls:
         """Rights that could lock the copiers out."""
-        _, target = self._opened()
+        _, target = self._ends.opened()
         first = first_rights(due, present)
         return first if first and target.opens_topics() else frozenset()
 
@@ -126,16 +128,8 @@ class AclWork:
         """See `FencedNode.write`."""
         return self._node.write(encode_acls(RouteAcls(added)), epoch=term.epoch)
 
-    def _opened(self) -> tuple[AclAdmin, AclAdmin]:
-        """The admins; they connect when this process leads for the first time."""
-        if self._admins is None:
-            source, target = self._connect
-            self._admins = source(), target()
-        return self._admins
-
     def close(self) -> None:
-        for admin in self._admins or ():
-            admin.close()
+        self._ends.close()
 
 
 def _changed(

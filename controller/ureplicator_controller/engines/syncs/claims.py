@@ -22,7 +22,9 @@ from ureplicator_common.model import Route, TopicState
 from ureplicator_common.znode_contents import SyncKind
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.between_fleets import new_claim
-from ureplicator_controller.engines.syncs.thread import Term, TopicSync, TopicSyncState
+from ureplicator_controller.engines.syncs.ends import Ends
+from ureplicator_controller.engines.syncs.thread import Term
+from ureplicator_controller.engines.syncs.topic_sync import TopicSync, TopicSyncState
 
 INTERVAL_S = 10.0
 UNUSED_S = 30.0
@@ -30,7 +32,7 @@ UNUSED_S = 30.0
 
 
 class ClaimWork:
-    """Claims of one route. `Work` of a `SyncThread`. `routes`: all that are configured."""
+    """Claims of one route. `Work` of a sync. `routes`: all that are configured."""
 
     kind = SyncKind.CLAIMS
 
@@ -47,12 +49,11 @@ class ClaimWork:
         self._fleet = fleet
         self._route = config.route
         self._routes = {str(route) for route in routes}
-        self._connect = source, target
-        self._logs: tuple[ClaimLog, ClaimLog] | None = None
+        self._ends = Ends(source, target)
         self._clock = clock
 
     def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, TopicSync]:
-        source, target = self._opened()
+        source, target = self._ends.opened()
         may_write = term.reading()
         claims = target.read()
         wanted = {own.target_topic: own for own in self._wanted(snapshot, source.cluster_id())}
@@ -66,8 +67,7 @@ class ClaimWork:
         return outcomes
 
     def close(self) -> None:
-        for claim_log in self._logs or ():
-            claim_log.close()
+        self._ends.close()
 
     def _wanted(self, snapshot: Snapshot, source_cluster: str) -> Iterator[Claim]:
         for key, stored in sorted(snapshot.topics.items()):
@@ -113,13 +113,6 @@ class ClaimWork:
             is_ours = claim.route == str(self._route) or claim.route not in self._routes
             if is_ours and claim.target_topic not in used and claim.since_ms <= latest_ms:
                 yield claim
-
-    def _opened(self) -> tuple[ClaimLog, ClaimLog]:
-        """The logs; they connect when this process leads for the first time."""
-        if self._logs is None:
-            source, target = self._connect
-            self._logs = source(), target()
-        return self._logs
 
 
 def _is_unreadable(claim: Claim, snapshot: Snapshot) -> bool:

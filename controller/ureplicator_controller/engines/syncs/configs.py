@@ -22,7 +22,9 @@ from ureplicator_controller.core.syncs.configs import (
     topic_drift,
 )
 from ureplicator_controller.core.syncs.topics import SyncedTopic, synced_topics
-from ureplicator_controller.engines.syncs.thread import Term, TopicSync, TopicSyncState
+from ureplicator_controller.engines.syncs.ends import Ends
+from ureplicator_controller.engines.syncs.thread import Term
+from ureplicator_controller.engines.syncs.topic_sync import TopicSync, TopicSyncState
 
 PORTION = 500
 """Topics that are read, and changed, with one request each."""
@@ -69,7 +71,7 @@ def _sides(admin: TopicAdmin, names: Sequence[str]) -> Mapping[str, Side]:
 
 class ConfigWork:
     """Changes settings of target topics that differ, if the route says so, and finds those that harm.
-    `Work` of a `SyncThread`."""
+    `Work` of a sync."""
 
     kind = SyncKind.CONFIGS
 
@@ -81,12 +83,11 @@ class ConfigWork:
         target: Callable[[], TopicAdmin],
     ) -> None:
         self._config = config
-        self._connect = source, target
-        self._admins: tuple[TopicAdmin, TopicAdmin] | None = None
+        self._ends = Ends(source, target)
         self._rules = config_rules(config)
 
     def perform(self, snapshot: Snapshot, term: Term) -> Mapping[str, TopicSync]:
-        source, target = self._opened()
+        source, target = self._ends.opened()
         outcomes: dict[str, TopicSync] = {}
         config = self._config
         topics = synced_topics(snapshot, config.route)
@@ -96,16 +97,8 @@ class ConfigWork:
             outcomes |= change_settings(target, drifts, may_write=may_write)
         return outcomes
 
-    def _opened(self) -> tuple[TopicAdmin, TopicAdmin]:
-        """The admins; they connect when this process leads for the first time."""
-        if self._admins is None:
-            source, target = self._connect
-            self._admins = source(), target()
-        return self._admins
-
     def close(self) -> None:
-        for admin in self._admins or ():
-            admin.close()
+        self._ends.close()
 
 
 def change_settings(

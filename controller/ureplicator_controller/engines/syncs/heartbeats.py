@@ -21,6 +21,7 @@ from ureplicator_common.model import TopicKey
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
+from ureplicator_controller.engines.syncs.ends import Ends
 from ureplicator_controller.engines.syncs.reports import Reports
 from ureplicator_controller.engines.syncs.thread import STOP_TIMEOUT_S, Seen
 
@@ -61,7 +62,7 @@ class HeartbeatThread:
         self._clock = clock
         self._metrics = metrics
         self._reports = reports
-        self._ends: tuple[Heartbeats, Heartbeats] | None = None
+        self._ends = Ends(clusters.source, clusters.target)
         self._created_in: int | None = None
         self._newest_ms: int | None = None
         self._failure = ""
@@ -77,8 +78,7 @@ class HeartbeatThread:
     def close(self) -> None:
         """Stop; a thread that still waits for a cluster ends with the process."""
         if self._thread.stop(STOP_TIMEOUT_S):
-            for end in self._ends or ():
-                end.close()
+            self._ends.close()
 
     def run_once(self) -> float:
         """One round; returns the wait until the next one."""
@@ -126,7 +126,7 @@ class HeartbeatThread:
 
     def _send(self, epoch: int, snapshot: Snapshot) -> None:
         """Send a record. After a failure the topic is created again: it may have been deleted."""
-        source, _ = self._opened()
+        source, _ = self._ends.opened()
         if self._created_in != epoch:
             self._create()
         self._created_in = None
@@ -147,7 +147,7 @@ class HeartbeatThread:
         stored = snapshot.topics.get(TopicKey(self._config.route, self._topic))
         if stored is None:
             return
-        _, target = self._opened()
+        _, target = self._ends.opened()
         found = target.newest_ms(stored.value.target_topic)
         if found is not None:
             self._newest_ms = max(found, self._newest_ms or 0)
@@ -156,11 +156,6 @@ class HeartbeatThread:
         if self._newest_ms is None:
             return None
         return max(0, self._clock.wall_ms() - self._newest_ms) / 1_000
-
-    def _opened(self) -> tuple[Heartbeats, Heartbeats]:
-        if self._ends is None:
-            self._ends = self._clusters.source(), self._clusters.target()
-        return self._ends
 
     def _log(self, failure: str) -> None:
         if failure and failure != self._failure:

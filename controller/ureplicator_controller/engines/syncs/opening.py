@@ -12,14 +12,15 @@ from ureplicator_common.kafka import TopicAdmin
 from ureplicator_common.kafka.acls import AclAdmin
 from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.model import Route
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_controller.engines.syncs.acls import AclWork
 from ureplicator_controller.engines.syncs.claims import INTERVAL_S, ClaimWork
 from ureplicator_controller.engines.syncs.configs import ConfigWork
 from ureplicator_controller.engines.syncs.reports import ReportNeeds
-from ureplicator_controller.engines.syncs.thread import Seen, SyncThread, Work
+from ureplicator_controller.engines.syncs.thread import Seen, SyncThread
+from ureplicator_controller.engines.syncs.topic_sync import TopicWorkSync, Work
 
 CHECK_INTERVAL_S = 300.0
 """Time between two rounds that read the settings of all topics and change none."""
@@ -96,10 +97,9 @@ def _acls(config: RouteConfig, needs: SyncNeeds) -> AclWork:
 def _thread(work: Work, config: RouteConfig, needs: SyncNeeds, interval_s: float) -> SyncThread:
     return SyncThread(
         route=config.route,
-        work=work,
+        sync=TopicWorkSync(config.route, work, metrics=needs.metrics),
         seen=needs.seen,
         interval_s=interval_s,
         clock=needs.clock,
-        metrics=needs.metrics,
         reports=needs.reports.of(work.kind, config.route),
     )

@@ -17,12 +17,9 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Unavailable, create_or_set, version_of
 from ureplicator_common.model import Route
 from ureplicator_common.znode_contents import SyncKind, SyncReport
-from ureplicator_common.znodes import (
-    Paths,
-    UnreadableContent,
-    decode_sync,
-    encode_sync,
-)
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_sync, encode_sync
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 

@@ -107,7 +107,7 @@ def measure(
                 _phases(sender, Ends(target, full_topic, profile.partitions), profile, seconds)
             )
             sender.end()
-            seen = [each() for each in (copied, at_source, at_target)]
+            seen = [consumer() for consumer in (copied, at_source, at_target)]
         others_s += _others_s(contender, servers)
     finally:
         contender.stop()
@@ -135,7 +135,7 @@ def _latency(
 ) -> Latency:
     """`seen`: of the copy, at the source, at the target."""
     sent = sum(phase.from_s <= stamp < phase.to_s for stamp in stamps)
-    late = [_late_ms(phase, each) for each in seen]
+    late = [_late_ms(phase, end) for end in seen]
     copied, source, target = map(quantiles, late)
     return Latency(phase.name, sent, len(late[0]), copied, source, target, others_share)
 

@@ -135,7 +135,7 @@ def _rate(samples: Sequence[Sample]) -> float:
 @contextmanager
 def _producing(servers: Servers, topic: str, profile: Profile, per_s: int) -> Iterator[None]:
     """A process that produces until the block ends."""
-    details = (str(each) for each in (profile.partitions, profile.size, profile.codec, per_s))
+    details = (str(detail) for detail in (profile.partitions, profile.size, profile.codec, per_s))
     command = [sys.executable, "-m", __name__, servers.source.bootstrap, topic, *details]
     producer = subprocess.Popen(command)  # noqa: S603
     try:

@@ -109,12 +109,12 @@ def _producing(bootstrap: str, topic: str) -> Iterator[None]:
 def _measured(delivery: Delivery, fleet: Fleet, auditor: Process, topic: str) -> Iterator[Figure]:
     eventually(lambda: _audit(fleet, topic)["verifiedAt"], AUDITED_S, "the topic is compared")
     time.sleep(WARM_UP_S)
-    used = [OwnTimes(each) for each in (auditor, fleet.workers["w1"])]
-    before = [each.see() for each in used]
+    used = [OwnTimes(process) for process in (auditor, fleet.workers["w1"])]
+    before = [process.see() for process in used]
     oldest_s, end_s = 0.0, time.monotonic() + MEASURED_S
     while time.monotonic() < end_s:
         time.sleep(POLL_S)
-        after = [each.see() for each in used]
+        after = [process.see() for process in used]
         oldest_s = max(oldest_s, _audit(fleet, topic)["secondsSinceVerified"])
     audit_s, copy_s = (b - a for a, b in zip(before, after, strict=True))
     shown = _audit(fleet, topic)

@@ -44,7 +44,8 @@ from ureplicator_common.znode_contents import (
     LiveWorker,
     TopicIntent,
 )
-from ureplicator_common.znodes import encode_intent, encode_live_worker
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import encode_live_worker
 from ureplicator_controller.core.planning.handover import EPOCH_SHIFT
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.decoding import Stored

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ureplicator_bench.figures import Figure
-from ureplicator_common import znodes
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -24,6 +23,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znode_contents import AssignmentEntry, LiveWorker, WorkerUsage
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.copier.line import ROUTE, Line
@@ -37,13 +37,8 @@ from ureplicator_worker.engines.event_queue import EventQueue
 from ureplicator_worker.engines.performer import Performer
 from ureplicator_worker.engines.publisher import NodePublisher
 from ureplicator_worker.engines.worker_metrics import Telemetry
-from ureplicator_worker.lifeline.messages import (
-    CopierId,
-    CopierReport,
-    PartitionReport,
-    decode,
-    encode,
-)
+from ureplicator_worker.lifeline.codec import decode, encode
+from ureplicator_worker.lifeline.messages import Add, CopierId, CopierReport, PartitionReport
 
 SLOTS = 10
 DRIVER_LIMIT = 0.1
@@ -125,10 +120,11 @@ class Driver:
             step(events.CopierConnected(CopierId(slot, 1)))
         entries = dict.fromkeys(self.partitions, AssignmentEntry(OwnerEpoch(1)))
         step(events.AssignmentChanged(entries, 10))
-        step(events.RouteFenced(ROUTE))
+        step(events.Fenced(ROUTE))
         for instruction in self._performer.done:
-            if isinstance(instruction, instructions.AddPartitions):
-                self.slots[instruction.copier.slot] = list(instruction.partitions)
+            match instruction:
+                case instructions.ToCopier(copier, Add(partitions)):
+                    self.slots[copier.slot] = list(partitions)
 
     def run(self, seconds: float) -> float:
         """Processor seconds of the loop for so long."""
@@ -161,12 +157,12 @@ class Driver:
             with self._timed():
                 message = decode(line)
                 assert isinstance(message, CopierReport)
-                self.loop.step(events.CopierReported(CopierId(slot, 1), message))
+                self.loop.step(events.FromCopier(CopierId(slot, 1), message))
 
 
 def _publisher(clock: ManualClock) -> NodePublisher:
     store = MemoryCoordination(MemoryStore())
-    paths = znodes.Paths("bench")
+    paths = Paths("bench")
     for path in paths.skeleton:
         store.ensure(path)
     publisher = NodePublisher(
@@ -199,7 +195,7 @@ def slot_cost(partitions: int) -> float:
 def _all_online(line: Line, partitions: int) -> bool:
     shown = line.copier.report()
     return len(shown) == partitions and all(
-        each.state is PartitionState.ONLINE for each in shown.values()
+        report.state is PartitionState.ONLINE for report in shown.values()
     )
 
 

@@ -35,7 +35,9 @@ from ureplicator_common.coordination import Create
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import PartitionState, Route, TopicKey, WorkerId
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, decode_current, encode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import decode_current
 from ureplicator_testkit.records.topics import create_topic
 from ureplicator_testkit.servers.ports import claim_port
 from ureplicator_testkit.servers.processes import Process, eventually, spawn_ureplicator
@@ -258,7 +260,7 @@ class _Fleet:
             return False
         state = self._client.get(PATHS.current_state(WorkerId(found[0].decode())))
         entries = decode_current(state.data).entries if state else {}
-        return any(each.topic == topic for each in entries)
+        return any(entry.topic == topic for entry in entries)
 
     def _leader(self) -> str:
         node = self._client.get(PATHS.leader)
@@ -316,7 +318,7 @@ def _config(servers: Servers, away: Sequence[str]) -> Mapping[str, Any]:
         "fleet": FLEET,
         "zookeeper": {"hosts": servers.zookeeper.hosts, "session_timeout_s": SESSION_S},
         "clusters": {name: {"bootstrap.servers": address} for name, address in hosts.items()},
-        "routes": [{"source": each.source, "target": each.target} for each in (AWAY, LIVE)],
+        "routes": [{"source": route.source, "target": route.target} for route in (AWAY, LIVE)],
         "controller": {"host": "127.0.0.1", "join_delay_s": 2},
     }
 

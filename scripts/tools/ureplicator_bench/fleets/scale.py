@@ -141,7 +141,7 @@ def _idle(fleet: Fleet, source: KafkaCluster, size: str) -> Iterator[Figure]:
     worker = fleet.workers[WORKER]
     driver, jvms = worker.pid, pids_of(worker, "java")
     copiers = [pid for pid in pids_of(worker, "pyspark") if pid not in jvms]
-    brokers = [each.pid for each in source.processes()]
+    brokers = [broker.pid for broker in source.processes()]
     before = _cpu_s([driver, *copiers, *jvms, *brokers])
     began_s = time.monotonic()
     fleet.wait_seconds(IDLE_S)

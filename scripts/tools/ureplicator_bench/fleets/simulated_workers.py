@@ -24,8 +24,8 @@ from ureplicator_common.znode_contents import (
     LiveWorker,
     PartitionLoad,
 )
-from ureplicator_common.znodes import (
-    Paths,
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.workers import (
     decode_assignment,
     encode_current,
     encode_live_worker,

@@ -27,7 +27,9 @@ from ureplicator_common.coordination import Create, Node
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
 from ureplicator_common.model import Partition, PartitionState, Route, TopicKey, WorkerId
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, decode_assignment, decode_current, encode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import decode_assignment, decode_current
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import QUIET
 from ureplicator_testkit.servers.processes import eventually
@@ -60,7 +62,7 @@ class Whitelisting:
         return self._quantiles(step)[98]
 
     def _quantiles(self, step: str) -> list[float]:
-        return quantiles([getattr(each, step) for each in self.each], n=100, method="inclusive")
+        return quantiles([getattr(steps, step) for steps in self.each], n=100, method="inclusive")
 
 
 def measure(servers: Servers, folder: Path, *, others: int, times: int) -> Whitelisting:
@@ -75,7 +77,7 @@ def measure(servers: Servers, folder: Path, *, others: int, times: int) -> White
         watcher.intend(fillers)
         eventually(lambda: watcher.online() == others, FILL_S, "the other topics are ONLINE")
         _whitelist(fleet, watcher, first)
-        return Whitelisting(others, tuple(_whitelist(fleet, watcher, each) for each in probes))
+        return Whitelisting(others, tuple(_whitelist(fleet, watcher, probe) for probe in probes))
 
 
 def _make_topics(bootstrap: str, topics: list[str]) -> None:

@@ -114,20 +114,20 @@ def _with_gaps(
 ) -> Iterator[Figure]:
     progress(f"{ours.name}: filling a transactional and a compacted topic")
     filled = gaps.fill(servers, prefix)
-    ours.start([each.topic for each in filled], PROFILE)
+    ours.start([gapped.topic for gapped in filled], PROFILE)
     try:
-        for each in filled:
-            _await_copied(servers, each.topic, each.records)
-            groups = {f"{each.topic}-{n}": each.stopped(n) for n in gaps.READ_SHARES}
+        for gapped in filled:
+            _await_copied(servers, gapped.topic, gapped.records)
+            groups = {f"{gapped.topic}-{n}": gapped.stopped(n) for n in gaps.READ_SHARES}
             _commit(servers, groups)
             _apply(ours)(servers, groups)
-            progress(f"{ours.name}: {len(groups)} consumers of the {each.kind} topic go on")
+            progress(f"{ours.name}: {len(groups)} consumers of the {gapped.kind} topic go on")
             reads = [
-                _read(servers, each.topic, group, each.left(offsets))
+                _read(servers, gapped.topic, group, gapped.left(offsets))
                 for group, offsets in groups.items()
             ]
             again, missing = map(sum, zip(*reads, strict=True))
-            yield from Switch(ours.name, f"{each.kind} topic", again, missing).figures()
+            yield from Switch(ours.name, f"{gapped.kind} topic", again, missing).figures()
     finally:
         ours.stop()
 
@@ -169,7 +169,7 @@ def _apply(ours: Ours) -> Sync:
                 found = ours.fleet.rest("POST", "/failover", {"groups": list(groups)})
             except RestFailure:
                 return False
-            return all(each["state"] in READY for each in found["groups"])
+            return all(group["state"] in READY for group in found["groups"])
 
         eventually(ready, SYNC_S, "the groups are ready to go on")
 
@@ -189,7 +189,7 @@ def _await_steady(servers: Servers, groups: Mapping[str, Offsets]) -> None:
         ]
         if now != last:
             last, since_s = now, time.monotonic()
-        whole = all(len(each) == PROFILE.partitions for each in now)
+        whole = all(len(offsets) == PROFILE.partitions for offsets in now)
         return whole and time.monotonic() - since_s >= STEADY_S
 
     eventually(steady, SYNC_S, "the offsets at the target are steady")

@@ -81,7 +81,7 @@ def _filled(
     produce_all(servers.source.bootstrap, topic)
     log = read_all(servers.source.bootstrap, topic)
     places = {
-        number: {int(each.value or b"-1"): each.offset for each in records}
+        number: {int(record.value or b"-1"): record.offset for record in records}
         for number, records in log.items()
     }
     return Gaps(kind, topic, places)
@@ -110,7 +110,8 @@ def _compacted(bootstrap: str, topic: str) -> None:
         produce(bootstrap, topic, [_record(next(more)) for _ in range(2 * PARTITIONS)])
         log = read_all(bootstrap, topic)
         return all(
-            len(each) < 0.7 * (each[-1].offset - each[0].offset + 1) for each in log.values()
+            len(records) < 0.7 * (records[-1].offset - records[0].offset + 1)
+            for records in log.values()
         )
 
     eventually(is_cleaned, CLEANED_S, f"{topic} is compacted", poll_s=1.0)

@@ -42,7 +42,7 @@ from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.groups.clusters import open_sync
-from ureplicator_controller.engines.groups.sync import GroupSync
+from ureplicator_controller.engines.syncs.thread import SyncThread
 from ureplicator_demo.progress import Ends
 from ureplicator_testkit.control.memory_reports import MemoryReports
 from ureplicator_testkit.records.topics import create_topic
@@ -88,7 +88,7 @@ class _Counted(BlockingConnection):
     sent: ClassVar[Counter[str]] = Counter()
 
     def send(self, requests: Sequence[Any], *, silence_s: float) -> int:
-        self.sent.update(_kind(each) for each in requests)
+        self.sent.update(_kind(request) for request in requests)
         return super().send(requests, silence_s=silence_s)
 
 
@@ -108,15 +108,15 @@ def figures(folder: Path, groups: int, *, progress: Callable[[str], None]) -> It
         before_mb = _peak_mb()
         sync, reports = _engine(servers, fleet)
         try:
-            for each, limit_s in _passes(sync, reports, members, groups):
-                yield from each.figures(limit_s)
+            for done, limit_s in _passes(sync, reports, members, groups):
+                yield from done.figures(limit_s)
         finally:
             sync.close()
         yield Figure("peak memory of the engine", _peak_mb() - before_mb, "MB")
 
 
 def _passes(
-    sync: GroupSync, reports: MemoryReports, members: _Members, groups: int
+    sync: SyncThread, reports: MemoryReports, members: _Members, groups: int
 ) -> Iterator[tuple[Pass, float | None]]:
     """The first passes until every group is at the target: on a slow machine one does not write all."""
 
@@ -134,7 +134,7 @@ def _passes(
         assert is_synced(), reports.passes[-1]
 
 
-def _measured(what: str, sync: GroupSync) -> Pass:
+def _measured(what: str, sync: SyncThread) -> Pass:
     _Counted.sent.clear()
     began_s, cpu_s = time.monotonic(), time.process_time()
     sync.run_once()
@@ -162,7 +162,7 @@ class _Members:
                 assert not any(refused.values()), refused
 
     def _moved(self, name: str) -> Mapping[tuple[str, int], CommittedOffset]:
-        now = [self._dice.randint(each + 1, each + EACH // 4) for each in self._offsets[name]]
+        now = [self._dice.randint(offset + 1, offset + EACH // 4) for offset in self._offsets[name]]
         self._offsets[name] = now
         return {(TOPIC, number): CommittedOffset(at) for number, at in enumerate(now)}
 
@@ -189,7 +189,7 @@ def _copied(servers: Servers, folder: Path, progress: Callable[[str], None]) -> 
         ours.stop()
 
 
-def _engine(servers: Servers, fleet: str) -> tuple[GroupSync, MemoryReports]:
+def _engine(servers: Servers, fleet: str) -> tuple[SyncThread, MemoryReports]:
     patterns = GroupPatterns(include=(f"{PREFIX}.*",))
     config = RouteConfig(
         source=ROUTE.source,
@@ -200,8 +200,8 @@ def _engine(servers: Servers, fleet: str) -> tuple[GroupSync, MemoryReports]:
     snapshot = _snapshot(fleet)
     reports = MemoryReports()
     source, target = (
-        ClusterClient(each.bootstrap, open_channel=_Counted.open)
-        for each in (servers.source, servers.target)
+        ClusterClient(cluster.bootstrap, open_channel=_Counted.open)
+        for cluster in (servers.source, servers.target)
     )
     sync = open_sync(
         config=config,

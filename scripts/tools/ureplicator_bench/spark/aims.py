@@ -33,6 +33,6 @@ def sql_costs(copies: Sequence[tuple[str, Throughput]]) -> Iterator[Figure]:
 def sql_delays(late: Sequence[tuple[str, Sequence[Latency]]]) -> Iterator[Figure]:
     """Median latency with nothing else to copy."""
     for name, phases in late:
-        for each in phases:
-            if each.phase == QUIET_PHASE:
-                yield Figure(f"{name}: p50, {QUIET_PHASE}", each.copy.p50_ms, "ms", SQL_P50_MS)
+        for phase in phases:
+            if phase.phase == QUIET_PHASE:
+                yield Figure(f"{name}: p50, {QUIET_PHASE}", phase.copy.p50_ms, "ms", SQL_P50_MS)

@@ -82,7 +82,7 @@ def _produce(producer: Producer, batch: pa.RecordBatch) -> int:
     ):
         if number % POLL_EVERY == 0:
             producer.poll(0)
-        pairs = [(each["key"], each["value"]) for each in headers or ()]
+        pairs = [(header["key"], header["value"]) for header in headers or ()]
         record = {"partition": partition, "headers": pairs, "timestamp": time_us // 1_000}
         while True:
             try:

@@ -15,14 +15,14 @@ from ureplicator_common.audits import (
 from ureplicator_common.coordination import Create, Delete, Set
 from ureplicator_common.model import Route, RouteSettings, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import (
-    Paths,
+from ureplicator_common.znodes.audits import (
     decode_audit_claim,
     decode_audit_state,
     encode_audit_request,
-    encode_intent,
-    encode_route,
 )
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.audit.result import (
@@ -142,7 +142,7 @@ class AuditFixture:
         return self._result(request, lambda wanted: wanted.end)
 
     def _result(self, request: AuditRequest, end: Callable[[PartitionRange], int]) -> AuditResult:
-        found = [each for each in self.differing if each.source_offset < 10**9]
+        found = [finding for finding in self.differing if finding.source_offset < 10**9]
         partitions = [
             PartitionResult(
                 wanted.partition,
@@ -152,7 +152,7 @@ class AuditFixture:
                 wanted.end,
                 compared=end(wanted) - wanted.first,
                 compared_bytes=100 * (end(wanted) - wanted.first),
-                missing=sum(each.partition == wanted.partition for each in found),
+                missing=sum(finding.partition == wanted.partition for finding in found),
             )
             for wanted in request.partitions
         ]
@@ -173,7 +173,7 @@ class AuditFixture:
 
 def prepared(key: TopicKey, intent: TopicIntent, wanted: RequestedAudit) -> AuditRequest:
     ranges = [
-        PartitionRange(number, each.next, each.first) for number, each in wanted.ranges.items()
+        PartitionRange(number, span.next, span.first) for number, span in wanted.ranges.items()
     ]
     request = AuditRequest(str(key.route), key.topic, intent.target_topic, tuple(ranges))
     return replace(request, options=AuditOptions(rate_bytes_per_s=wanted.bytes_per_s))

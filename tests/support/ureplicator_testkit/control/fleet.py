@@ -14,8 +14,9 @@ publish. They die, freeze and thaw; their sessions expire when the test says so.
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -39,13 +40,11 @@ from ureplicator_common.model import (
     transactional_ids,
 )
 from ureplicator_common.znode_contents import IdealEntry, Switches, TopicIntent
-from ureplicator_common.znodes import (
-    Paths,
-    encode_intent,
-    encode_known_worker,
-    encode_route,
-    encode_switches,
-)
+from ureplicator_common.znodes.fleet import encode_switches
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_controller.core.planning.invariants import InvariantChecker, check_invariants
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import Plan, plan
@@ -80,7 +79,7 @@ class ControlFleet:
         self.limits = BalanceLimits()
         self.planner = planner
         self._indexer = FleetIndexer()
-        self._decode_cache = DecodeCache()
+        self._decode_cache, self._contents = DecodeCache(), DecodeCache()
         self.between: Callable[[], None] = lambda: None
         """Called after each step of the leader, for histories that happen in between."""
         self.writes = 0
@@ -94,9 +93,9 @@ class ControlFleet:
         return Ledger()
 
     def _make(self, path: str) -> None:
-        for each in with_ancestors(path):
-            if self.store.node(each) is None:
-                self.store.apply(self._session, [Create(each, b"")])
+        for ancestor in with_ancestors(path):
+            if self.store.node(ancestor) is None:
+                self.store.apply(self._session, [Create(ancestor, b"")])
 
     # Operators and faults.
 
@@ -130,17 +129,17 @@ class ControlFleet:
                 self._make(f"{parent}/{route}")
             self.store.apply(self._session, [Create(path, data)])
         else:
-            stored = self.snapshot().topics[TopicKey(route, name)].value
+            stored = self.contents().topics[TopicKey(route, name)].value
             changed = replace(stored, **{"partitions": partitions, **changes})
             self.store.apply(self._session, [Set(path, encode_intent(changed), -1)])
 
     def delete(self, name: str) -> None:
-        intent = self.snapshot().topics[TopicKey(ROUTE, name)].value
+        intent = self.contents().topics[TopicKey(ROUTE, name)].value
         self.topic(name, intent.partitions, state=TopicState.DELETING)
 
     def tag(self, id: str, **tags: bool) -> None:
         """Blacklist, drain or forget a worker, or take it back."""
-        known = self.snapshot().known[WorkerId(id)].value
+        known = self.contents().known[WorkerId(id)].value
         changed = replace(
             known,
             blacklisted=tags.get("blacklisted", False),
@@ -151,7 +150,7 @@ class ControlFleet:
         self.store.apply(self._session, [Set(path, encode_known_worker(changed), -1)])
 
     def switches(self) -> Switches:
-        return self.snapshot().switches
+        return self.contents().switches
 
     def switch(self, switches: Switches) -> None:
         """Operators write the live switches."""
@@ -205,6 +204,11 @@ class ControlFleet:
         """The tree as it is."""
         return self._parsed(None)
 
+    def contents(self) -> Snapshot:
+        """The tree as it is, but for loads, which may be of an earlier write: values that have not changed
+        are not decoded again."""
+        return self._parsed(self._contents)
+
     def _parsed(self, cache: DecodeCache | None) -> Snapshot:
         nodes, wall_ms = self.store.subtree(self.paths.root), int(self.now_s * 1_000)
         seen = parse(nodes, self.paths, fleet=self.name, wall_ms=wall_ms, cache=cache)
@@ -252,7 +256,7 @@ class ControlFleet:
         except Conflict:
             return False
         self.writes += 1
-        if broken := check_invariants(self.snapshot()):
+        if broken := check_invariants(self.contents()):
             raise InvariantViolated(f"after {step}: {broken[0]}")
         return True
 
@@ -293,25 +297,25 @@ class ControlFleet:
         self.now_s += seconds
 
     def entry(self, name: str, number: int = 0) -> IdealEntry:
-        return self.snapshot().ideal[TopicKey(ROUTE, name)].value.entries[number]
+        return self.contents().ideal[TopicKey(ROUTE, name)].value.entries[number]
 
     def owners(self, name: str) -> dict[int, str | None]:
-        entries = self.snapshot().ideal[TopicKey(ROUTE, name)].value.entries
+        entries = self.contents().ideal[TopicKey(ROUTE, name)].value.entries
         return {number: entries[number].worker for number in sorted(entries)}
 
     def process(self, id: str) -> Process:
         """The process of that id that is not dead."""
-        return next(each for each in self.processes if each.id == id and not each.dead)
+        return next(process for process in self.processes if process.id == id and not process.dead)
 
     def fences(self, id: str, name: str = "t", number: int = 0) -> set[str]:
         """Transactional ids that a worker must fence."""
-        entry = self.snapshot().assignments[WorkerId(id)].value.entries
+        entry = self.contents().assignments[WorkerId(id)].value.entries
         return set(entry[partition(name, number)].fence)
 
     def counts(self) -> dict[str, int]:
         """Partitions per worker in the ideal states."""
         counts: dict[str, int] = {}
-        for stored in self.snapshot().ideal.values():
+        for stored in self.contents().ideal.values():
             for entry in stored.value.entries.values():
                 if entry.worker is not None:
                     counts[entry.worker] = counts.get(entry.worker, 0) + 1
@@ -368,6 +372,18 @@ def settled_fleet() -> ControlFleet:
     return fleet
 
 
+@functools.cache
+def shaken(seed: int) -> Sequence[Snapshot]:
+    """Snapshots of a settled fleet after each of 60 things that happen to it."""
+    chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
+    fleet = settled_fleet()
+    seen = []
+    for _ in range(60):
+        shake(fleet, chance)
+        seen.append(fleet.contents())
+    return seen
+
+
 def shake(fleet: ControlFleet, chance: random.Random) -> None:
     """One thing that happens to a fleet; it may or may not settle afterwards."""
     topic = chance.choice(SHAKEN_TOPICS)
@@ -385,7 +401,7 @@ def shake(fleet: ControlFleet, chance: random.Random) -> None:
         case 3 if len(list(fleet.running())) > 1:
             fleet.kill(chance.choice(list(fleet.running())))
         case 4:
-            dead = {"a", "b", "c"} - {str(each.id) for each in fleet.running()}
+            dead = {"a", "b", "c"} - {str(alive.id) for alive in fleet.running()}
             for id in sorted(dead)[:1]:
                 fleet.worker(id)
         case 5:

@@ -109,6 +109,9 @@ def copied(positions: MemoryPositionReader, *offsets: int, topic: str = "orders"
 
 def ranges(audits: AuditFixture) -> list[list[tuple[int, int, int, int]]]:
     return [
-        [(each.partition, each.first, each.end, each.target_first) for each in request.partitions]
+        [
+            (wanted.partition, wanted.first, wanted.end, wanted.target_first)
+            for wanted in request.partitions
+        ]
         for request in audits.compared
     ]

@@ -15,12 +15,8 @@ from dataclasses import dataclass
 from ureplicator_common.coordination import Create, Node, Set
 from ureplicator_common.model import Partition, PartitionState, SessionId, TopicKey, WorkerId
 from ureplicator_common.znode_contents import CurrentEntry, CurrentState, LiveWorker, TopicIntent
-from ureplicator_common.znodes import (
-    decode_assignment,
-    encode_current,
-    encode_intent,
-    encode_live_worker,
-)
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import decode_assignment, encode_current, encode_live_worker
 from ureplicator_controller.core.state.external_view import (
     external_view,
     ideal_entry,
@@ -145,5 +141,7 @@ class LargeFleet:
 
     def _owners(self) -> dict[Partition, WorkerId | None]:
         seen = self._snapshot()
-        entries = {each: ideal_entry(seen, each) for each in whitelisted_partitions(seen)}
-        return {each: entry.worker if entry else None for each, entry in entries.items()}
+        entries = {
+            partition: ideal_entry(seen, partition) for partition in whitelisted_partitions(seen)
+        }
+        return {partition: entry.worker if entry else None for partition, entry in entries.items()}

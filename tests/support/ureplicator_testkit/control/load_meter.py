@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znode_contents import PartitionLoad
-from ureplicator_common.znodes import encode_loads
+from ureplicator_common.znodes.workers import encode_loads
 from ureplicator_testkit.control.fleet import ControlFleet
 from ureplicator_testkit.control.worker_process import Process
 
@@ -39,7 +39,7 @@ class LoadMeter:
             if process.connected and process.id not in self.silent:
                 loads = {partition: self._load(process, partition) for partition in process.copies}
                 self._put(process, encode_loads(loads))
-        kept = {(each.session, p) for each in self.fleet.processes for p in each.copies}
+        kept = {(owner.session, p) for owner in self.fleet.processes for p in owner.copies}
         for since in (self._held_since, self._moved_at):
             for gone in since.keys() - kept:
                 del since[gone]
@@ -81,7 +81,7 @@ class LoadMeter:
     def _owners(self) -> dict[Partition, WorkerId | None]:
         return {
             Partition(key.route, key.topic, number): entry.worker
-            for key, stored in self.fleet.snapshot().ideal.items()
+            for key, stored in self.fleet.contents().ideal.items()
             for number, entry in stored.value.entries.items()
         }
 

@@ -21,13 +21,9 @@ from ureplicator_common.znode_contents import (
     LiveWorker,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
-    Paths,
-    decode_assignment,
-    encode_current,
-    encode_intent,
-    encode_live_worker,
-)
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import decode_assignment, encode_current, encode_live_worker
 from ureplicator_controller.core.routes import published_settings
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.control_loop import ControlLoop
@@ -71,7 +67,7 @@ class ManualController(Generic[C]):
         for path in PATHS.skeleton:
             self.client.ensure(path)
         live = LiveController(id=id)
-        configs = [config_of(each, naming={"prefix": SETTINGS.prefix}) for each in routes]
+        configs = [config_of(route, naming={"prefix": SETTINGS.prefix}) for route in routes]
         self.routes = LiveRoutes(file or configs)
         self.metrics = ControlMetrics(CollectorRegistry())
         self.observer = Observer(

@@ -20,29 +20,26 @@ from ureplicator_common.model import (
     SessionId,
     transactional_id,
 )
-from ureplicator_common.znodes import encode_route
+from ureplicator_common.znodes.routes import encode_route
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.worker_process import Copy, Process
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import MemoryPositions, ScriptedLedger
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.messages import (
     Begun,
     Commit,
     Committed,
     Forget,
     OwnershipConfirmed,
     OwnershipEvent,
-    OwnershipRefused,
-    ProofRequested,
-    Start,
-    StartFailed,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
+from ureplicator_worker.copier.takeover.takeovers import Takeovers
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
-from ureplicator_worker.lifeline.messages import ProofRequest
+from ureplicator_worker.lifeline.messages import Add, Failed, ProofRequest
 
 BATCH = 10
 
@@ -56,7 +53,7 @@ class OwnershipWorker(Process):
         self.reasons: dict[Partition, str] = {}
         self.begun: dict[Partition, Begun] = {}
         self._events: queue.SimpleQueue[OwnershipEvent] = queue.SimpleQueue()
-        self._pending_request: ProofRequested | None = None
+        self._pending_request: ProofRequest | None = None
         self._own_id = transactional_id(fleet=fleet.name, route=ROUTE, worker=id, slot=0)  # type: ignore[arg-type]
         self._positions = MemoryPositions(fleet.ledger, self._own_id)
         super().__init__(fleet, id, slots=1)
@@ -68,6 +65,7 @@ class OwnershipWorker(Process):
             source=fleet.source,
             target=fleet.target,
             post=self._events.put,
+            count=Takeovers(self._positions, source=fleet.source, target=fleet.target),
         )
         self._ownership.start()
 
@@ -99,7 +97,7 @@ class OwnershipWorker(Process):
         added = self.added.get(partition)
         if added is not None and partition not in self.begun:
             self.reasons.pop(partition, None)
-            self._ownership.put(Start({partition: added.owner_epoch}))
+            self._ownership.put(Add({partition: added.owner_epoch}))
             self.process_until(lambda: partition in self.begun or partition in self.reasons)
 
     def fence(self, partition: Partition) -> None:
@@ -112,7 +110,7 @@ class OwnershipWorker(Process):
         self.read()
         self.fence_former()
         frozen = self._fleet.ledger.freeze_next("commit")
-        self._ownership.put(Start({partition: self.added[partition].owner_epoch}))
+        self._ownership.put(Add({partition: self.added[partition].owner_epoch}))
         self.process_until(frozen.is_set)
 
     def commit(self, partition: Partition) -> None:
@@ -161,14 +159,14 @@ class OwnershipWorker(Process):
 
     def _handle_event(self, event: OwnershipEvent) -> None:
         match event:
-            case ProofRequested():
+            case ProofRequest():
                 self._pending_request = event
             case Begun(partition, grant):
                 self.begun[partition] = event
                 copier = self.added[partition].copier
                 self.copies[partition] = Copy(copier, grant.owner_epoch, "copying")
                 self._report(partition, PartitionState.ONLINE)
-            case OwnershipRefused(partition, reason) | StartFailed(partition, reason):
+            case Failed(partition, reason):
                 self._drop(partition, reason)
             case Committed(positions):
                 for partition in positions:
@@ -185,7 +183,7 @@ class OwnershipWorker(Process):
             self.connect()
         self._fleet.register_again(self)
         try:
-            response = self._prover.prove(ProofRequest(request.request, request.partitions))
+            response = self._prover.prove(request)
         except Unavailable:
             return
         self._pending_request = None

@@ -1,14 +1,16 @@
 """REST on in-memory ZooKeeper and Kafka: a fleet that a test can put into any state, and a client.
 
 To describe the calls for /openapi.json is most of the work of making an application, so it is left
-out unless a test asks for it (`described`); requests and responses are validated in both cases.
+out unless a test asks for it (`described`); requests and responses are validated in both cases. Most of the
+rest is the same for each application, and done once.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from flask_openapi3 import APIBlueprint
 from flask_openapi3.utils import parse_parameters
+from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
 from ureplicator_common.config.settings import Settings
@@ -39,17 +42,11 @@ from ureplicator_common.znode_contents import (
     PartitionLoad,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
-    Paths,
-    decode_intent,
-    encode_controller,
-    encode_current,
-    encode_ideal,
-    encode_intent,
-    encode_live_worker,
-    encode_loads,
-    encode_route,
-)
+from ureplicator_common.znodes.fleet import encode_controller
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_common.znodes.topics import decode_intent, encode_ideal, encode_intent
+from ureplicator_common.znodes.workers import encode_current, encode_live_worker, encode_loads
 from ureplicator_controller.api.app import LAG_CACHE, Dependencies, create_app
 from ureplicator_controller.api.http import openapi
 from ureplicator_controller.core.spans import Span
@@ -258,14 +255,33 @@ def problem_of(response: TestResponse, status: int) -> dict[str, Any]:
     return dict(body)
 
 
+_compile = Rule.compile
+_COMPILED = ("_parts", "_trace", "_converters", "arguments", "_build", "_build_unknown")
+_compiled_rules: dict[tuple[str, str], Mapping[str, Any]] = {}
+_parameters: dict[CodeType, Any] = {}
+
+
 class _Undescribed(APIBlueprint):
     """Validates parameters without generating the OpenAPI document."""
 
     def _collect_openapi_info(self, rule: str, func: Any, **_: Any) -> Any:
-        return parse_parameters(func, doc_ui=False)
+        code = inspect.unwrap(func).__code__
+        if code not in _parameters:
+            _parameters[code] = parse_parameters(func, doc_ui=False)
+        return _parameters[code]
+
+
+def _compile_once(rule: Rule) -> None:
+    """Compile a rule for the first application, and take what was compiled for the others."""
+    key = rule.rule, str(rule.defaults)
+    if key not in _compiled_rules:
+        _compile(rule)
+        _compiled_rules[key] = {name: getattr(rule, name) for name in _COMPILED}
+    vars(rule).update(_compiled_rules[key])
 
 
 def _undescribed(needs: Dependencies) -> Flask:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(openapi, "APIBlueprint", _Undescribed)
+        patch.setattr(Rule, "compile", _compile_once)
         return create_app(needs)

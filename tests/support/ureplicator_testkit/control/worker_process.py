@@ -29,7 +29,7 @@ from ureplicator_common.model import (
     transactional_id,
 )
 from ureplicator_common.znode_contents import CurrentState, LiveWorker
-from ureplicator_common.znodes import (
+from ureplicator_common.znodes.workers import (
     decode_assignment,
     decode_known_worker,
     encode_current,
@@ -38,7 +38,15 @@ from ureplicator_common.znodes import (
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.state import initial
 from ureplicator_worker.core.state_machine import step
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport, PartitionReport
+from ureplicator_worker.lifeline.messages import (
+    Add,
+    CopierId,
+    CopierReport,
+    Failed,
+    PartitionReport,
+    Released,
+    Remove,
+)
 
 if TYPE_CHECKING:
     from ureplicator_testkit.control.fleet import ControlFleet
@@ -122,11 +130,11 @@ class Process:
         match instruction:
             case instructions.StartCopier(copier):
                 self._queue.append(events.CopierConnected(copier))
-            case instructions.AddPartitions(copier, epochs):
+            case instructions.ToCopier(copier, Add(epochs)):
                 self.added |= {part: Added(copier, epoch) for part, epoch in epochs.items()}
-            case instructions.RemovePartitions(copier, partitions):
+            case instructions.ToCopier(copier, Remove(partitions)):
                 self.removed |= dict.fromkeys(partitions, copier)
-            case instructions.FenceRoute(route):
+            case instructions.Fence(route, None):
                 self._unfenced.append(route)
             case instructions.Publish(current):
                 self._current = current
@@ -143,7 +151,7 @@ class Process:
     ) -> None:
         report = PartitionReport(state, reason, committed=committed)
         copier = self.added[partition].copier
-        self._put(events.CopierReported(copier, CopierReport({partition: report})))
+        self._put(events.FromCopier(copier, CopierReport({partition: report})))
 
     # Reads and writes of the store.
 
@@ -200,7 +208,7 @@ class Process:
             route = self._unfenced.pop()
             for slot in range(max(self._noted_slots(), self.slots)):
                 self._fleet.ledger.initialise(self._id_of(route, slot))
-            self._put(events.RouteFenced(route))
+            self._put(events.Fenced(route))
 
     def _noted_slots(self) -> int:
         node = self._fleet.store.node(self._fleet.paths.worker_known(self.id))
@@ -229,8 +237,8 @@ class Process:
         id = self._id_of(route, copier.slot)
         if not self._fleet.ledger.is_current(id, self._own.get(id)):
             self._own[id] = self._fleet.ledger.initialise(id)
-            for each in [part for part, copy in self.copies.items() if copy.copier == copier]:
-                self.drop(each, "fenced")
+            for partition in [part for part, copy in self.copies.items() if copy.copier == copier]:
+                self.drop(partition, "fenced")
 
     def _proves(self, partition: Partition, owner_epoch: OwnerEpoch) -> bool:
         live = self._fleet.store.node(self._fleet.paths.worker_live(self.id))
@@ -295,7 +303,7 @@ class Process:
         """The copier gives it up at a record or, `local`, since it lacks something here."""
         copier = self.added.pop(partition).copier
         self.copies.pop(partition, None)
-        self._put(events.CopierFailed(copier, partition, reason, False, local))
+        self._put(events.FromCopier(copier, Failed(partition, reason, False, local)))
 
     def succeed(self, partition: Partition) -> None:
         """The copier has passed what it failed at."""
@@ -311,7 +319,7 @@ class Process:
     def _released(self, partition: Partition, copier: CopierId) -> None:
         self.copies.pop(partition, None)
         del self.removed[partition], self.added[partition]
-        self._put(events.CopierReleased(copier, (partition,)))
+        self._put(events.FromCopier(copier, Released((partition,))))
 
     # Complete rounds.
 

@@ -54,7 +54,7 @@ class Run:
         return self.do(events.AssignmentChanged(entries(*numbers, epoch=epoch), self.zxid))
 
     def online(self, *numbers: int, epoch: int = 1) -> Run:
-        self.assign(*numbers, epoch=epoch).do(events.RouteFenced(ROUTE))
+        self.assign(*numbers, epoch=epoch).do(events.Fenced(ROUTE))
         for number in numbers:
             self.report(number, PartitionState.ONLINE)
         self.take()
@@ -63,7 +63,7 @@ class Run:
     def report(self, number: int, state: PartitionState, reason: str = "") -> Run:
         figures = PartitionReport(state, reason=reason, committed=5)
         return self.do(
-            events.CopierReported(self.copier(number), CopierReport({part(number): figures}))
+            events.FromCopier(self.copier(number), CopierReport({part(number): figures}))
         )
 
     def copier(self, number: int) -> CopierId:

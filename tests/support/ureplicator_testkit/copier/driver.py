@@ -17,6 +17,7 @@ from ureplicator_common.model import Gap, OwnerEpoch, Partition, PartitionState,
 from ureplicator_testkit.records.topics import offsets
 from ureplicator_testkit.servers.processes import Process, eventually
 from ureplicator_worker.copier.at_least_once import RENEW_S
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.handshake import Admissions
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import (
@@ -37,8 +38,6 @@ from ureplicator_worker.lifeline.messages import (
     Remove,
     Stop,
     StopRequest,
-    decode,
-    encode,
 )
 
 ROUTE = Route("source", "target")
@@ -47,7 +46,7 @@ SILENCE_S = 60.0
 
 TESTKIT = Path(__file__).parents[2]
 """Folder from which handlers of tests are imported."""
-SOURCES = [each for each in (os.environ.get("PYTHONPATH"),) if each]
+SOURCES = [path for path in (os.environ.get("PYTHONPATH"),) if path]
 """Those that the tests run with."""
 
 _RUN = (
@@ -183,7 +182,7 @@ class StubDriver:
 
     def _forget(self, released: Iterable[Partition]) -> None:
         gone = set(released)
-        self._report = {part: each for part, each in self._report.items() if part not in gone}
+        self._report = {part: report for part, report in self._report.items() if part not in gone}
 
     def _respond(self, request: ProofRequest) -> None:
         if self.mode == "grant":

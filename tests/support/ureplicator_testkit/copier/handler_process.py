@@ -137,4 +137,6 @@ class MemoryHandlerProcess(HandlerProcess):
 
 def processes(lane: Any) -> list[MemoryHandlerProcess]:
     """Those that run for a lane."""
-    return [each for each in lane.sockets()[-1].open if isinstance(each, MemoryHandlerProcess)]
+    return [
+        process for process in lane.sockets()[-1].open if isinstance(process, MemoryHandlerProcess)
+    ]

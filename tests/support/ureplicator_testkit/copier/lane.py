@@ -13,6 +13,7 @@ from ureplicator_common.kafka.positions import read_positions
 from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import Partition, WorkerId, position_group, transactional_ids
 from ureplicator_testkit.copier.driver import ROUTE, StubDriver, partitions_of
+from ureplicator_testkit.histories.events import READ_COMMITTED
 from ureplicator_testkit.records.topics import (
     ConsumedRecord,
     NewRecord,
@@ -107,8 +108,8 @@ class RealLane:
         eventually(lambda: partition in driver.failed, deadline_s, f"{partition} fails")
         return driver.failed[partition].reason
 
-    def copied(self) -> Mapping[int, Sequence[ConsumedRecord]]:
-        return read_all(self.target.bootstrap, self.topic)
+    def copied(self, isolation: str = READ_COMMITTED) -> Mapping[int, Sequence[ConsumedRecord]]:
+        return read_all(self.target.bootstrap, self.topic, isolation)
 
     def target_ends(self) -> dict[int, int]:
         found = offsets(self.target.bootstrap, self.topic)

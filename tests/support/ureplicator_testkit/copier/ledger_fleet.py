@@ -12,21 +12,23 @@ worker does nothing until it is thawed; a killed one is replaced by a new proces
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, RouteSettings
 from ureplicator_testkit.control.manual_clock import ManualClock
-from ureplicator_testkit.copier.line import ROUTE, TURNS, CopierLine, records, seen
+from ureplicator_testkit.copier.line import ROUTE, CopierLine, records, seen
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.ledger import ScriptedLedger
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.loop.mailbox import Mailbox
-from ureplicator_worker.copier.ownership.protocol import Command, Commit, OwnershipEvent
+from ureplicator_worker.copier.messages import Command, Commit, OwnershipEvent
+from ureplicator_worker.copier.ownership.target_check import CheckedTarget
 from ureplicator_worker.copier.ownership.thread import Ownership
+from ureplicator_worker.copier.takeover.takeovers import Takeovers
 from ureplicator_worker.lifeline.messages import (
     Failed,
     GapPassed,
@@ -39,12 +41,24 @@ from ureplicator_worker.lifeline.messages import (
 
 BUFFER_BYTES = 1 << 20
 COMMIT_INTERVAL_S = 0.2
+TURNS = 1_500
+"""Ten times as many as any history needs in the end."""
+
+
+@dataclass
+class MemoryTargetCheck:
+    """`found`: what each check finds."""
+
+    found: CheckedTarget = field(default_factory=CheckedTarget)
+
+    def checked(self) -> CheckedTarget:
+        return self.found
 
 
 class SteppedOwnership(Ownership):
     """The ownership thread and the thread of its source's side, performed by the caller.
 
-    `hold`: kinds of commands that wait until `let_pass`.
+    `check`: of the target. `hold`: kinds of commands that wait until `let_pass`.
     """
 
     def __init__(
@@ -60,14 +74,18 @@ class SteppedOwnership(Ownership):
         self.hold: set[type[Command]] = set()
         self.held_back: deque[Command] = deque()
         self._queued: deque[Command] = deque()
+        self.check = MemoryTargetCheck()
+        store, clients = ledger.store(worker), (MemoryCluster(source), MemoryCluster(target))
         super().__init__(
             name=worker,
             worker=worker,
             slot=0,
-            store=ledger.store(worker),
-            source=MemoryCluster(source),
-            target=MemoryCluster(target),
+            store=store,
+            source=clients[0],
+            target=clients[1],
             post=self.events.post,
+            count=Takeovers(store, source=clients[0], target=clients[1]),
+            check=self.check,
             clock=clock,
         )
 
@@ -134,11 +152,9 @@ class WorkerLine(CopierLine):
         skip_s, self._slept_s = self._slept_s, 0.0
         self._clock.advance(skip_s)
         super().work(skip_s=skip_s)
-        if self.aborts_next_commit and self.lane.transactions.used and self.ownership.commit_waits:
+        if self.aborts_next_commit and self.ownership.commit_waits:
             self.aborts_next_commit = False
-            self.copier.holder.committer.abort(
-                "a partition was given up", self._clock.monotonic_s()
-            )
+            self.copier.holder.commits.abort("a partition was given up", self._clock.monotonic_s())
         self._turns += 1
         if self._turns % self.step_each == 0:
             self.ownership.perform()
@@ -181,9 +197,9 @@ class LedgerFleet:
     def _process(self, name: str) -> WorkerLine:
         return WorkerLine(name, self.source, self.target, self.ledger)
 
-    def give(self, number: int, worker: str) -> Partition:
+    def give(self, number: int, worker: str, *, topic: str = "t") -> Partition:
         """The partition shall be this worker's, as soon as the former one has released it or is gone."""
-        partition = Partition(ROUTE, "t", number)
+        partition = Partition(ROUTE, topic, number)
         self.owners.setdefault(partition, Owner(worker)).wanted = worker
         return partition
 
@@ -213,7 +229,7 @@ class LedgerFleet:
     def run_until_copied(self, *, skip_s: float = 0.1) -> None:
         """Every partition is its wanted worker's, and all of it is committed."""
         for _ in range(TURNS):
-            if all(self._is_copied(*each) for each in self.owners.items()):
+            if all(self._is_copied(*owned) for owned in self.owners.items()):
                 return
             self.turn(skip_s=skip_s)
         states = {name: line.copier.report() for name, line in self.workers.items()}
@@ -226,7 +242,7 @@ class LedgerFleet:
 
     def _assign(self, partition: Partition, owner: Owner) -> None:
         """Take before give: live workers release it first."""
-        if self._is_proven(partition, owner):
+        if owner.holders != [self.workers.get(owner.worker)] and self._is_proven(partition, owner):
             owner.holders = [self.workers[owner.worker]]
         if owner.worker == owner.wanted:
             return
@@ -258,7 +274,7 @@ class LedgerFleet:
         for partition, owner in self.owners.items():
             if owner.worker == worker.name and partition not in worker.copier.holder.owned:
                 worker.epochs[partition] = owner.epoch
-                worker.add(partition.number, epoch=owner.epoch)
+                worker.add(partition.number, topic=partition.topic, epoch=owner.epoch)
 
     def _owns(self, worker: WorkerLine, partition: Partition) -> bool:
         owner = self.owners[partition]
@@ -324,13 +340,24 @@ class LedgerFleet:
         self.target.close()
 
 
-def put(fleet: LedgerFleet, number: int, count: int, *, size: int = 1) -> None:
+def put(
+    fleet: LedgerFleet,
+    number: int,
+    count: int,
+    *,
+    size: int = 1,
+    topic: str = "t",
+    time_ms: int = 0,
+    key: Callable[[], bytes | None] = lambda: None,
+) -> None:
     """Batches of one record each, which names its partition and offset. `size`: of the value, in such names;
     other values than the shortest are compressed, so that large batches are not merged."""
-    log = fleet.source.logs["t", number]
+    log = fleet.source.logs[topic, number]
     for _ in range(count):
-        name = b"t/%d/%d " % (number, log.end)
+        name = b"%s/%d/%d " % (topic.encode(), number, log.end)
         value = name + batches.incompressible(name, len(name) * (size - 1))
         log.put(
-            batches.batch([(0, None, value, ())], codec=batches.ZSTD if size > 1 else batches.NONE)
+            batches.batch(
+                [(time_ms, key(), value, ())], codec=batches.ZSTD if size > 1 else batches.NONE
+            )
         )

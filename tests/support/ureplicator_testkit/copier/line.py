@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ureplicator_common.kafka import Position
@@ -19,15 +20,7 @@ from ureplicator_testkit.records.batches import ZSTD, Record, batch, decode, fie
 from ureplicator_worker.copier.lane import SocketGroup
 from ureplicator_worker.copier.lanes.raw_lane import RawLane
 from ureplicator_worker.copier.loop.mailbox import Mailbox
-from ureplicator_worker.copier.net.buffers import BufferPool
-from ureplicator_worker.copier.net.metadata import (
-    ClusterMetadata,
-    Connected,
-    ConnectFailed,
-    MetadataEvent,
-    ViewChanged,
-)
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.messages import (
     Begun,
     Command,
     Commit,
@@ -39,14 +32,21 @@ from ureplicator_worker.copier.ownership.protocol import (
     NewProducer,
     OwnershipEvent,
     ProducerReady,
-    Start,
+)
+from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.net.metadata import (
+    ClusterMetadata,
+    Connected,
+    ConnectFailed,
+    MetadataEvent,
+    ViewChanged,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
 from ureplicator_worker.copier.route_copier import RouteCopier
 from ureplicator_worker.copier.source_offsets import SourceOffsetPublisher
-from ureplicator_worker.lifeline.messages import Failed, Grant, Message, PartitionReport
+from ureplicator_worker.lifeline.messages import Add, Failed, Grant, Message, PartitionReport
 
 ROUTE = Route("a", "b")
 TURNS = 5_000
@@ -139,7 +139,7 @@ class MemoryOwnership(Ownership):
 
     def _respond(self, command: Command) -> None:
         match command:
-            case Start(partitions):
+            case Add(partitions):
                 for partition, epoch in partitions.items():
                     self.events.post(self.begun(partition, epoch))
             case Commit(positions, number):
@@ -153,8 +153,8 @@ class MemoryOwnership(Ownership):
             case NewProducer():
                 self.producers += 1
                 self.events.post(ProducerReady(Producer(self.producers, 0)))
-            case Locate(partition):
-                self.events.post(Located(partition, self.located))
+            case Locate():
+                self.events.post(Located(command, self.located))
 
     def begun(self, partition: Partition, epoch: OwnerEpoch) -> Begun:
         position = self.stored.setdefault(partition, 0)
@@ -249,10 +249,10 @@ class CopierLine:
         self.copier.work(self.now_s)
 
     def _ready(self, group: SocketGroup) -> None:
-        for each in list(group.open):
-            group.on_readable(each, self.now_s)
-            if each.wants_write:
-                group.on_writable(each, self.now_s)
+        for socket in list(group.open):
+            group.on_readable(socket, self.now_s)
+            if socket.wants_write:
+                group.on_writable(socket, self.now_s)
 
     def run(self, until: Callable[[], bool], *, skip_s: float = 0.03) -> None:
         for _ in range(TURNS):
@@ -326,11 +326,14 @@ def values(kafka: MemoryKafka, key: tuple[str, int]) -> list[bytes | None]:
 
 def fill(line: Line, key: tuple[str, int], batches: int, *, size: int = 20_000) -> None:
     """Batches of four records each, compressed and too large to be merged."""
-    for number in range(batches):
-        names = [b"%d-%d" % (number, n) for n in range(4)]
-        values = [name + incompressible(name, len(name) * (size // 20 - 1)) for name in names]
-        rows = [(number, b"%d" % number, value, ()) for value in values]
-        line.source.logs[key].put(batch(rows, codec=ZSTD))
+    line.source.logs[key].put(*(_filling(number, size) for number in range(batches)))
+
+
+@lru_cache(1_000)
+def _filling(number: int, size: int) -> bytes:
+    names = [b"%d-%d" % (number, n) for n in range(4)]
+    values = [name + incompressible(name, len(name) * (size // 20 - 1)) for name in names]
+    return batch([(number, b"%d" % number, value, ()) for value in values], codec=ZSTD)
 
 
 def seen(found: list[Record]) -> list[tuple[object, ...]]:

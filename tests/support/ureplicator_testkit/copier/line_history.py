@@ -14,7 +14,7 @@ from ureplicator_testkit.copier.handler_process import processes
 from ureplicator_testkit.copier.line import ROUTE, Line
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.ownership.protocol import FencedOut, OwnershipConfirmed
+from ureplicator_worker.copier.messages import FencedOut, OwnershipConfirmed
 from ureplicator_worker.lifeline.messages import Failed, Released
 
 PARTITIONS = 3

@@ -17,7 +17,8 @@ import threading
 import time
 
 from ureplicator_worker.lifeline.client import open_lifeline
-from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, CopierReport, encode
+from ureplicator_worker.lifeline.codec import encode
+from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, CopierReport
 from ureplicator_worker.lifeline.server import Disconnected, LifelineServer
 
 DRIVER, COPIER = "10.9.0.1", "10.9.0.2"

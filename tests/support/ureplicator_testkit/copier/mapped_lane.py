@@ -67,9 +67,13 @@ def assert_map_true(
     assert inexact <= rounded
 
 
+KILLS, TURNS = 3, 6
+"""Copiers of `copy_in_turn` that are killed; its turns in all."""
+
+
 def copy_in_turn(lane: RealLane, settings: RouteSettings) -> None:
     """Copiers are killed in between: their batches are aborted, or repeated by the next one."""
-    for turn in range(6):
+    for turn in range(KILLS):
         driver = start_mapped(lane, settings, resumed=bool(turn))
         driver.wait_online()
         lane.fill_in_turn(turn)
@@ -78,7 +82,7 @@ def copy_in_turn(lane: RealLane, settings: RouteSettings) -> None:
         driver.process.kill_tree()
         driver.close()
     driver = start_mapped(lane, settings, resumed=True)
-    for turn in range(6, 14):
+    for turn in range(KILLS, TURNS):
         lane.fill_in_turn(turn)
         driver.wait_caught_up()
     driver.stop()

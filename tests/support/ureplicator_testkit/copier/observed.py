@@ -1,4 +1,4 @@
-"""A load and a reader of committed records around a real lane that delivers exactly once; their history."""
+"""A load and a reader around a real lane that delivers exactly once, and their history."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ VISIBLE_S = 30
 
 
 class Observed:
-    """`close` it, however the test ended."""
+    """`close` it, however the test ended. `transactional`: the lane sends in transactions."""
 
-    def __init__(self, lane: RealLane, *, partitions: int) -> None:
+    def __init__(self, lane: RealLane, *, partitions: int, transactional: bool = False) -> None:
+        self._promise = Promise(Delivery.EXACTLY_ONCE, transactional)
         self._lane = lane
         self._partitions = partitions
         self.history = History(lane.folder / "history")
@@ -36,7 +37,8 @@ class Observed:
             lane.topic,
             partitions=partitions,
             add=self.history.add,
-            positions=self._positions,
+            isolation=self._promise.isolations[-1],
+            positions=self._positions if transactional else None,
         )
 
     def _positions(self) -> dict[int, int] | None:
@@ -75,10 +77,10 @@ class Observed:
         self.history.add(Commits(commits(lane.target.bootstrap, group, lane.topic)))
         judge_copy(
             self.history,
-            Promise(Delivery.EXACTLY_ONCE),
+            self._promise,
             topic=lane.topic,
             source=read_all(lane.source.bootstrap, lane.topic),
-            target=lane.copied(),
+            target=lane.copied,
         )
 
     def close(self) -> None:

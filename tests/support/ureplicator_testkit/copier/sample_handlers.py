@@ -78,8 +78,6 @@ class Fails(Handler):
                 return [bytearray(1 << 40)]
             case "die":
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "nonsense":
-                return [42]
             case "topic":
                 return [Output(None, b"lost", topic="no-such-topic")]
             case "partition":

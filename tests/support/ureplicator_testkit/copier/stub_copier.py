@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ureplicator_common.model import OwnerEpoch, Partition, PartitionState
 from ureplicator_worker.lifeline.client import open_lifeline
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.messages import (
     Add,
     CopierConfig,
@@ -28,8 +29,6 @@ from ureplicator_worker.lifeline.messages import (
     Released,
     Remove,
     Stop,
-    decode,
-    encode,
 )
 
 REPORT_EVERY_S = 0.1

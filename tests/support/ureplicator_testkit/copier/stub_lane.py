@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from ureplicator_common.kafka.transactions.producers import Producer
-from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_common.model import Partition, PartitionState, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.handler_counters import HandlerCounters
-from ureplicator_worker.copier.lane import LaneEvent, LaneStatus, Progress
+from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.copier.latency import Latencies
+from ureplicator_worker.copier.messages import Joined, LaneEvent
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.measures import Segment
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.lifeline.messages import Grant, PartitionReport
 
 
 class StubLane:
@@ -46,6 +47,9 @@ class StubLane:
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
         """Nothing here depends on them."""
 
+    def confirmed(self, partition: Partition) -> None:
+        """Nothing waits for it."""
+
     def seek(self, partition: Partition, offset: int) -> bool:
         assert partition not in self.finished
         if partition in self.rewound:
@@ -76,8 +80,9 @@ class StubLane:
     def take_events(self) -> Iterator[LaneEvent]:
         return iter(())
 
-    def status(self, partition: Partition) -> LaneStatus:
-        return LaneStatus(self.error, True, self.position[partition], 0, 0, 0, 0, 0)
+    def status(self, partition: Partition) -> PartitionReport:
+        state = PartitionState.ERROR if self.error else PartitionState.ONLINE
+        return PartitionReport(state, self.error, self.position[partition])
 
     def segments(self, partition: Partition) -> tuple[Segment, ...]:
         return ()
@@ -100,25 +105,16 @@ class StubTransactions:
 
     def __init__(self, lane: StubLane) -> None:
         self._lane = lane
-        self.transactional = self.open = self.sealed = False
+        self.open = self.sealed = False
         self.settled = True
-
-    def deliver(self, *, transactional: bool) -> None:
-        self.transactional = transactional
+        self.rewound: list[tuple[Partition, int, bool]] = []
+        """Partition, offset, and whether what was sent before it is committed."""
 
     def begin(self, producer: Producer) -> None:
         self._lane.producers.append((producer.id, producer.epoch))
         self.open, self.sealed = True, False
 
-    def joined(
-        self,
-        transaction: int,
-        targets: frozenset[tuple[str, int]],
-        refused: Mapping[tuple[str, int], str],
-        now_s: float,
-        *,
-        gone: Mapping[tuple[str, int], range],
-    ) -> None:
+    def joined(self, joined: Joined, now_s: float) -> None:
         """It sends to no partition."""
 
     def seal(self) -> None:
@@ -144,4 +140,5 @@ class StubTransactions:
     def rewind(
         self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
     ) -> None:
+        self.rewound.append((partition, offset, committed))
         self._lane.position[partition] = self._lane.end[partition] = offset

@@ -17,9 +17,10 @@ from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import Record
 
 PARTITIONS = 2
-EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+KEEP = HandlerSettings("t", f"{MODULE}:fan_out", json.dumps({"topics": []}))
+TRANSACTIONAL = RouteSettings(delivery=Delivery.EXACTLY_ONCE, handlers=(KEEP,))
+"""In transactions: the handler puts each record out as it is."""
 PROTOCOLS = list(TransactionProtocol)
-
 
 COPY, SHARED = "u", "v"
 THREE = HandlerSettings("t", f"{MODULE}:three", json.dumps({"others": [COPY, SHARED]}))
@@ -33,6 +34,8 @@ class TransactionFleet(LedgerFleet):
     partition that all share.
     """
 
+    topics: tuple[str, ...] = ("t",)
+    """Copied, `PARTITIONS` of each."""
     ledger: TransactionLedger
 
     def __init__(
@@ -40,9 +43,9 @@ class TransactionFleet(LedgerFleet):
         protocol: TransactionProtocol,
         *workers: str,
         nodes: int = 1,
-        settings: RouteSettings = EXACTLY_ONCE,
+        settings: RouteSettings = TRANSACTIONAL,
     ) -> None:
-        topics = {"t": PARTITIONS}
+        topics = dict.fromkeys(self.topics, PARTITIONS)
         target = MemoryKafka("B", {**topics, COPY: PARTITIONS, SHARED: 1}, nodes=nodes)
         self.checks = True
         self._checked: dict[tuple[str, int], tuple[int, int]] = {}
@@ -54,6 +57,10 @@ class TransactionFleet(LedgerFleet):
             settings=settings,
             ledger=TransactionLedger(target, protocol),
         )
+
+    @property
+    def _fans_out(self) -> bool:
+        return THREE in self.settings.handlers
 
     def check_positions(self) -> None:
         if not self.checks:
@@ -69,7 +76,7 @@ class TransactionFleet(LedgerFleet):
             expected = [row for row in committed(self.source, key) if row.offset < position]
             found = committed(self.target, key, stable=False)
             assert seen(found) == seen(expected), (key, position)
-            if self.settings.handlers:
+            if self._fans_out:
                 copies = committed(self.target, (COPY, number), stable=False)
                 assert seen(copies) == seen(expected), (key, position)
                 assert self.shared(number, stable=False) == seen(expected), (key, position)
@@ -84,7 +91,7 @@ class TransactionFleet(LedgerFleet):
         for number in range(PARTITIONS):
             source = seen(committed(self.source, ("t", number)))
             assert self.committed(number) == source
-            assert not self.settings.handlers or self.shared(number) == source
+            assert not self._fans_out or self.shared(number) == source
         self.check_owners()
 
     def check_owners(self) -> None:
@@ -95,8 +102,9 @@ class TransactionFleet(LedgerFleet):
             before = None
             for worker, key, position in self.ledger.history:
                 provenance = Provenance.decode(position.metadata)
-                if key == ("t", number) and provenance and position != before:
-                    before = position  # the same one again is a renewal: any owner may commit it
+                state = position.offset, provenance
+                if key == ("t", number) and provenance and state != before:
+                    before = state  # the same again is a renewal or a trial, of any owner
                     found.append((provenance.owner_epoch, worker))
             assert found == sorted(found), found
             epochs = [epoch for epoch, _ in dict.fromkeys(found)]

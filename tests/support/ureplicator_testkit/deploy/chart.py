@@ -48,8 +48,8 @@ def text(values: Path, *more: str, release: str = "r") -> str:
 
 
 def render(values: Path, *more: str, release: str = "r") -> list[Manifest]:
-    documents = yaml.safe_load_all(text(values, *more, release=release))
-    return [each for each in documents if each]
+    documents = yaml.load_all(text(values, *more, release=release), yaml.CSafeLoader)
+    return [document for document in documents if document]
 
 
 def refusal(*more: str) -> str:
@@ -59,12 +59,12 @@ def refusal(*more: str) -> str:
 
 
 def of_kind(manifests: list[Manifest], *kinds: str) -> list[Manifest]:
-    return [each for each in manifests if each["kind"] in kinds]
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
 def pods(manifests: list[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:
     """Workload and the spec of its pods."""
-    for each in of_kind(manifests, "Deployment", "StatefulSet"):
-        yield each, each["spec"]["template"]["spec"]
-    for each in of_kind(manifests, "Pod"):
-        yield each, each["spec"]
+    for workload in of_kind(manifests, "Deployment", "StatefulSet"):
+        yield workload, workload["spec"]["template"]["spec"]
+    for workload in of_kind(manifests, "Pod"):
+        yield workload, workload["spec"]

@@ -29,7 +29,10 @@ class Collector:
     def take(self, body: bytes) -> None:
         request = ExportTraceServiceRequest.FromString(body)
         for group in request.resource_spans:
-            named = {each.key: each.value.string_value for each in group.resource.attributes}
+            named = {
+                attribute.key: attribute.value.string_value
+                for attribute in group.resource.attributes
+            }
             self.resources.append(named)
             for scope in group.scope_spans:
                 self.spans.extend(scope.spans)

@@ -43,12 +43,11 @@ from ureplicator_common.znode_contents import (
     PastEvent,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
+from ureplicator_common.znodes.audits import encode_audit_state, encode_auditor
+from ureplicator_common.znodes.fleet import encode_history
+from ureplicator_common.znodes.topics import encode_ideal
+from ureplicator_common.znodes.workers import (
     encode_assignment,
-    encode_audit_state,
-    encode_auditor,
-    encode_history,
-    encode_ideal,
     encode_known_worker,
     encode_live_worker,
 )

@@ -17,7 +17,8 @@ from ureplicator_common.audits import TopicAudit, VerifiedRange
 from ureplicator_common.kafka import BatchTime, Lifetime
 from ureplicator_common.model import TopicKey, WorkerId, position_group
 from ureplicator_common.znode_contents import RouteUsage, TopicIntent, WorkerUsage
-from ureplicator_common.znodes import encode_audit_state, encode_usage
+from ureplicator_common.znodes.audits import encode_audit_state
+from ureplicator_common.znodes.workers import encode_usage
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics

@@ -39,5 +39,5 @@ def with_part(text: str, name: str, content: str) -> str:
 
 def anchor(title: str) -> str:
     """Anchor of a heading, as GitHub makes it: lower case, spaces to dashes, no other punctuation."""
-    kept = (each for each in title.lower() if each.isalnum() or each in " -_")
+    kept = (character for character in title.lower() if character.isalnum() or character in " -_")
     return "".join(kept).replace(" ", "-")

@@ -110,10 +110,20 @@ def _call(
     example: tuple[ExampleCall, int, str],
 ) -> str:
     parts = [f"### {method} {path}", operation["summary"]]
-    parameters = [each for each in operation.get("parameters", ()) if each["name"] not in COMMON]
+    parameters = [
+        parameter
+        for parameter in operation.get("parameters", ())
+        if parameter["name"] not in COMMON
+    ]
     if parameters:
-        parts.append(_table("parameter", [_parameter(schema, each) for each in parameters]))
-    common = [each["name"] for each in operation.get("parameters", ()) if each["name"] in COMMON]
+        parts.append(
+            _table("parameter", [_parameter(schema, parameter) for parameter in parameters])
+        )
+    common = [
+        parameter["name"]
+        for parameter in operation.get("parameters", ())
+        if parameter["name"] in COMMON
+    ]
     if common:
         parts.append("Also: " + ", ".join(f"`{name}`" for name in common) + ".")
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
@@ -219,7 +229,7 @@ def _type(schema: Schema, part: Schema) -> str:
     if "const" in part:
         return f"`{part['const']}`"
     if "anyOf" in part:
-        return _one_of([_type(schema, each) for each in part["anyOf"]])
+        return _one_of([_type(schema, option) for option in part["anyOf"]])
     kind = part.get("type", "object")
     if kind == "array":
         return f"list of {_type(schema, part['items'])}"
@@ -277,13 +287,13 @@ def _lines(value: Any, indent: str) -> Iterator[str]:
     opened, closed = ("{", "}") if isinstance(value, dict) else ("[", "]")
     yield indent + opened
     items = (
-        [(f"{json.dumps(key)}: ", each) for key, each in value.items()]
+        [(f"{json.dumps(key)}: ", item) for key, item in value.items()]
         if isinstance(value, dict)
-        else [("", each) for each in value]
+        else [("", item) for item in value]
     )
-    for number, (key, each) in enumerate(items):
+    for number, (key, item) in enumerate(items):
         comma = "," if number < len(items) - 1 else ""
-        lines = list(_lines(each, f"{indent}  "))
+        lines = list(_lines(item, f"{indent}  "))
         lines[0] = f"{indent}  {key}{lines[0].lstrip()}"
         lines[-1] += comma
         yield from lines

@@ -61,7 +61,9 @@ def _furnish_timeline(world: RestFixture) -> None:
     ]
     shown = [Event(past.wall_ms, past.number, shown_event(past)) for past in events]
     key = TopicKey(ROUTE, "orders")
-    topics = [TopicFigures(key, each.at_ms, each.lag_records, each.lag_s) for each in figures]
+    topics = [
+        TopicFigures(key, figure.at_ms, figure.lag_records, figure.lag_s) for figure in figures
+    ]
     sampler.store.add(figures, shown, topics)
     cost = CopyCost(3_560_000_000, 3_560_000_000_000, 3_560 * 1.22)
     sampler.store.add_usage({ROUTE: cost}, at_ms=_at_ms(0))

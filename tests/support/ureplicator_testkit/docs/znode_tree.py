@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ureplicator_common import znodes
 from ureplicator_common.audits import (
     AuditRun,
     Differences,
@@ -57,6 +56,37 @@ from ureplicator_common.znode_contents import (
     TopicIntent,
     WorkerUsage,
 )
+from ureplicator_common.znodes.audits import (
+    encode_audit_claim,
+    encode_audit_request,
+    encode_audit_state,
+    encode_auditor,
+    encode_follower,
+)
+from ureplicator_common.znodes.fleet import (
+    encode_controller,
+    encode_history,
+    encode_isolated,
+    encode_switches,
+)
+from ureplicator_common.znodes.routes import (
+    encode_acls,
+    encode_gone,
+    encode_memory,
+    encode_route,
+    encode_sync,
+)
+from ureplicator_common.znodes.topics import encode_claim, encode_ideal, encode_intent
+from ureplicator_common.znodes.workers import (
+    encode_assignment,
+    encode_current,
+    encode_known_worker,
+    encode_live_worker,
+    encode_loads,
+    encode_registration,
+    encode_shares,
+    encode_usage,
+)
 
 _KEY = TopicKey(Route("west", "east"), "orders")
 _PARTITION = Partition(*_KEY, 0)
@@ -69,7 +99,7 @@ _CONTROLLER = LiveController("c1", "10.0.0.5", 9000, 9001, 4711, "0.1.0")
 
 @dataclass(frozen=True, slots=True)
 class ZnodeRow:
-    """One kind of node; `path` as in `znodes.Paths`, with placeholders."""
+    """One kind of node; `path` as in `znodes.paths`, with placeholders."""
 
     path: str
     ephemeral: bool
@@ -99,7 +129,7 @@ def znode_rows() -> Iterator[ZnodeRow]:
 
 
 def _processes() -> Iterator[ZnodeRow]:
-    controller = znodes.encode_controller(_CONTROLLER)
+    controller = encode_controller(_CONTROLLER)
     yield ZnodeRow("epoch", False, "the leader, when elected", "its version is the leader epoch")
     yield ZnodeRow("leader", True, "the leader", "which controller leads", controller)
     yield ZnodeRow("controllers/<id>", True, "each controller", "its addresses; as `leader`")
@@ -108,21 +138,21 @@ def _processes() -> Iterator[ZnodeRow]:
         True,
         "the worker",
         "a live worker: address of its pages, slots",
-        znodes.encode_live_worker(LiveWorker(2, "10.0.0.6", 40123, 815, "0.1.0")),
+        encode_live_worker(LiveWorker(2, "10.0.0.6", 40123, 815, "0.1.0")),
     )
     yield ZnodeRow(
         "workers/known/<worker>",
         False,
         "the leader; REST",
         "what outlives a session: most slots ever, drained or not, evicted session",
-        znodes.encode_known_worker(KnownWorker(2, last_seen_ms=_NOW_MS)),
+        encode_known_worker(KnownWorker(2, last_seen_ms=_NOW_MS)),
     )
     yield ZnodeRow(
         "workers/registered/<worker>",
         False,
         "the worker",
         "process that registered last, by its first session",
-        znodes.encode_registration(_SESSION),
+        encode_registration(_SESSION),
     )
 
 
@@ -141,14 +171,14 @@ def _intents() -> Iterator[ZnodeRow]:
         False,
         "REST; the leader its marks",
         "intent: what should be copied",
-        znodes.encode_intent(intent),
+        encode_intent(intent),
     )
     yield ZnodeRow(
         "targets/<cluster>/<topic>",
         False,
         "REST; the leader",
         "claim: the one source topic of a target topic",
-        znodes.encode_claim(_KEY),
+        encode_claim(_KEY),
     )
     yield ZnodeRow("blacklist/<route>/<topic>", False, "REST", "a topic that is not to be copied")
     yield ZnodeRow(
@@ -156,7 +186,7 @@ def _intents() -> Iterator[ZnodeRow]:
         False,
         "REST; the leader `rebalanceDone`",
         "live switches, requested rebalance",
-        znodes.encode_switches(Switches()),
+        encode_switches(Switches()),
     )
 
 
@@ -168,21 +198,21 @@ def _decisions() -> Iterator[ZnodeRow]:
         False,
         "the leader",
         "settings of the route, for the workers",
-        znodes.encode_route(RouteSettings()),
+        encode_route(RouteSettings()),
     )
     yield ZnodeRow(
         "ideal/<route>/<topic>",
         False,
         "the leader",
         "partition -> owner, and the holders that may still commit",
-        znodes.encode_ideal(IdealTopic({0: ideal})),
+        encode_ideal(IdealTopic({0: ideal})),
     )
     yield ZnodeRow(
         "assignments/<worker>",
         False,
         "the leader",
         "what the worker may hold, and which transactional ids to fence first",
-        znodes.encode_assignment(Assignment({_PARTITION: AssignmentEntry(_EPOCH, fence)})),
+        encode_assignment(Assignment({_PARTITION: AssignmentEntry(_EPOCH, fence)})),
     )
     shares = {0: {Limited.route(_KEY.route): 12_500_000, Limited.worker(_W1): 5_000_000}}
     yield ZnodeRow(
@@ -190,14 +220,14 @@ def _decisions() -> Iterator[ZnodeRow]:
         False,
         "the leader",
         "byte limits: what each slot may fetch per second",
-        znodes.encode_shares(shares),
+        encode_shares(shares),
     )
     yield ZnodeRow(
         "memory/<route>",
         False,
         "the leader",
         "topics that existed when auto-whitelisting began; topics refused, and why",
-        znodes.encode_memory(RouteMemory({"clicks": "x9KQ0gXL"}, {"scratch": "target refuses it"})),
+        encode_memory(RouteMemory({"clicks": "x9KQ0gXL"}, {"scratch": "target refuses it"})),
     )
     acl = TopicAcl("orders", LITERAL, "User:billing", "*", READ, ALLOW)
     yield ZnodeRow(
@@ -205,14 +235,14 @@ def _decisions() -> Iterator[ZnodeRow]:
         False,
         "the leader",
         "access rights that the route added at the target: only they are removed again",
-        znodes.encode_acls(RouteAcls(frozenset({acl}))),
+        encode_acls(RouteAcls(frozenset({acl}))),
     )
     yield ZnodeRow(
         "groups/<route>",
         False,
         "the leader",
         "consumer groups that are gone at the source, since when, and a digest of the offsets at the target",
-        znodes.encode_gone(
+        encode_gone(
             GoneGroups(
                 {"billing": GoneGroup(_NOW_MS, "5b1f0c2a81e64d07a9d3c2f1")},
                 "MkU3OEVBNTcwNTJENDM2Qg",
@@ -240,7 +270,7 @@ def _history() -> Iterator[ZnodeRow]:
         False,
         "the leader",
         "a block of 64 events; 32 blocks in a ring",
-        znodes.encode_history([event]),
+        encode_history([event]),
     )
     yield from _isolated()
 
@@ -252,7 +282,7 @@ def _isolated() -> Iterator[ZnodeRow]:
         False,
         "the leader",
         "topics and workers that the plan leaves alone, since a step for them cannot be written",
-        znodes.encode_isolated([too_big]),
+        encode_isolated([too_big]),
     )
 
 
@@ -265,28 +295,28 @@ def _reports() -> Iterator[ZnodeRow]:
         True,
         "the worker",
         "current states; `seenZxid` is the assignment that they confirm",
-        znodes.encode_current(CurrentState(4_294_967_338, {_PARTITION: current})),
+        encode_current(CurrentState(4_294_967_338, {_PARTITION: current})),
     )
     yield ZnodeRow(
         "loads/<worker>",
         True,
         "the worker, every 10 s",
         "measured rates, positions and progress",
-        znodes.encode_loads({_PARTITION: load}),
+        encode_loads({_PARTITION: load}),
     )
     yield ZnodeRow(
         "usage/<worker>",
         True,
         "the worker, every 60 s",
         "what it has copied since its start, and its processor time; REST sums it up by route and day",
-        znodes.encode_usage(
+        encode_usage(
             WorkerUsage(_NOW_MS, 95_000, {_PARTITION.route: RouteUsage(7_200_000, 7_200_000_000)})
         ),
     )
 
 
 def _syncs() -> Iterator[ZnodeRow]:
-    report = znodes.encode_sync(SyncReport(_NOW_MS, {"synced": 12}))
+    report = encode_sync(SyncReport(_NOW_MS, {"synced": 12}))
     writer, meaning = "the leader", "last passes of the sync of"
     yield ZnodeRow("syncs/groups/<route>", False, writer, f"{meaning} consumer groups", report)
     yield ZnodeRow("syncs/configs/<route>", False, writer, f"{meaning} settings of topics")
@@ -313,14 +343,14 @@ def _audits() -> Iterator[ZnodeRow]:
         False,
         "an auditor, the audit command; the leader deletes it with its topic",
         "what was compared: a range, differences and the first findings of each partition",
-        znodes.encode_audit_state(state),
+        encode_audit_state(state),
     )
     yield ZnodeRow(
         "audits/requests/<route>/<topic>",
         False,
         "REST; an auditor counts its attempts, and deletes it when done",
         "an audit that is requested: ranges of source offsets",
-        znodes.encode_audit_request(
+        encode_audit_request(
             RequestedAudit("rack-7-5f0c2a81", _NOW_MS, {0: OffsetRange(0, 62_500)})
         ),
     )
@@ -329,19 +359,19 @@ def _audits() -> Iterator[ZnodeRow]:
         True,
         "the auditor that carries it out",
         "an audit under way, and how far it is",
-        znodes.encode_audit_claim(RunningAudit("a1", "rack-7-5f0c2a81", _NOW_MS, 62_500, 30_000)),
+        encode_audit_claim(RunningAudit("a1", "rack-7-5f0c2a81", _NOW_MS, 62_500, 30_000)),
     )
     yield ZnodeRow(
         "audits/followers/<route>",
         True,
         "an auditor",
         "which auditor follows behind the copy of the route",
-        znodes.encode_follower(Follower("a1", _NOW_MS)),
+        encode_follower(Follower("a1", _NOW_MS)),
     )
     yield ZnodeRow(
         "audits/auditors/<id>",
         True,
         "each auditor",
         "a live auditor: address of its pages",
-        znodes.encode_auditor(LiveAuditor("10.0.0.8", 40_200, 4_712, "0.1.0")),
+        encode_auditor(LiveAuditor("10.0.0.8", 40_200, 4_712, "0.1.0")),
     )

@@ -15,7 +15,12 @@ of epochs, and the protocol of the cluster changes.
 source up to the stored position, once and in order; no position goes back. **At the end**, when all faults
 are healed: everything is copied, and of two workers that believed they own a partition never both committed.
 
+With `--fenced` nothing is sent in transactions (`copier.fenced_fleet` says what is checked then). Workers
+sleep for days, several are lost in a row, ends of logs are deleted, compacted or lost by an election, and
+brokers and coordinators forget producers (`fenced_faults`).
+
     python -m ureplicator_testkit.exactly_once --seeds 2000
+    python -m ureplicator_testkit.exactly_once --fenced --seeds 2000
     python -m ureplicator_testkit.exactly_once --seed 17
     python -m ureplicator_testkit.exactly_once --mutant no-rewind     first seed that catches it
 """

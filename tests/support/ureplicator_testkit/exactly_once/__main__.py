@@ -12,6 +12,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from random import Random
 
+import pytest
+
+from ureplicator_common.model import RouteSettings
+from ureplicator_testkit.copier.fenced_fleet import FENCED
+from ureplicator_testkit.copier.transaction_fleet import TRANSACTIONAL
+from ureplicator_testkit.exactly_once.fenced_mutants import FENCED_MUTANTS, fenced_mutated
 from ureplicator_testkit.exactly_once.history import play
 from ureplicator_testkit.exactly_once.mutants import MUTANTS, mutated
 
@@ -25,16 +31,21 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", MODULE, *sys.argv[1:]]
         os.execve(sys.executable, command, environment)  # noqa: S606
-    with mutated(options.mutant) if options.mutant else nullcontext():
-        return _run(_seeds(options))
+    changed = fenced_mutated if options.fenced else mutated
+    with changed(options.mutant) if options.mutant else nullcontext():
+        if options.test:
+            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take most of the time
+            plugins = ("-p", "no:cacheprovider", "-p", "pytest_timeout")
+            return int(pytest.main(["-q", *plugins, options.test]))
+        return _run(_seeds(options), FENCED if options.fenced else TRANSACTIONAL)
 
 
-def _run(seeds: Sequence[int]) -> int:
+def _run(seeds: Sequence[int], settings: RouteSettings) -> int:
     began_s = time.perf_counter()
     faults = 0
     for count, seed in enumerate(seeds, 1):
         try:
-            faults += len(play(Random(seed)))  # noqa: S311  # repeatable
+            faults += len(play(Random(seed), settings=settings))  # noqa: S311  # repeatable
         except Exception as error:
             traceback.print_exception(error, file=sys.stdout)
             print(f"seed {seed}, {count} run: {type(error).__name__}: {error!s:.500}")
@@ -55,10 +66,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument("--seeds", type=int, default=500, help="number of seeds (%(default)s)")
+    parser.add_argument("--fenced", action="store_true", help="without transactions")
     parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
     parser.add_argument(
-        "--mutant", choices=list(MUTANTS), help="remove a safeguard from the product"
+        "--mutant", choices={*MUTANTS, *FENCED_MUTANTS}, help="remove a safeguard from the product"
     )
+    parser.add_argument("--test", help="run this unit test in place of histories")
     return parser.parse_args()
 
 

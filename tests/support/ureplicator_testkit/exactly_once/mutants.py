@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +27,7 @@ Patch = tuple[Any, str, Any]
 """Object, attribute, and its replacement."""
 
 _ABORT = TransactionCommitter.abort
+_ACCEPTED = Ownership._accepted
 _BEGIN = LaneTransaction.begin
 _BEGIN_NEXT = TransactionCommitter._begin
 _CONFIRMED = TransactionCommitter.on_confirmed
@@ -99,11 +100,11 @@ def _proven_for_ever(self: Any) -> None:
 
 
 def _accepted_unseen(self: Any, request: Any, number: int = 0) -> bool:
-    """A missing response is taken for a success."""
-    try:
+    """A missing response to a commit is taken for a success."""
+    if not number:
+        return bool(_ACCEPTED(self, request))
+    with suppress(OperatingError):
         request()
-    except OperatingError:
-        return True
     return True
 
 
@@ -113,9 +114,9 @@ def _left(self: Any, partition: Partition, now_s: float) -> None:
     self._delivery.leave(partition)
 
 
-def _aborted_here_alone(self: Any, reason: str, now_s: float) -> None:
+def _aborted_here_alone(self: Any, *arguments: Any, **named: Any) -> None:
     ownership, self._ownership = self._ownership, _Deaf()
-    _ABORT(self, reason, now_s)
+    _ABORT(self, *arguments, **named)
     self._ownership = ownership
 
 

@@ -16,8 +16,8 @@ def start_auditor(fleet: Fleet, id: str, folder: Path, *settings: str) -> Proces
         *("auditor", fleet.config_of(id), "--id", id),
         *(
             part
-            for each in (f"audit.reports={folder}/reports", *settings)
-            for part in ("--set", each)
+            for setting in (f"audit.reports={folder}/reports", *settings)
+            for part in ("--set", setting)
         ),
         log=folder / f"{id}.log",
         name=id,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from werkzeug.wrappers import Response
 from ureplicator_controller.api.services.event_feed import ALIVE_S, EventFeed
 from ureplicator_controller.api.serving.streams import FEED, POLL_S, wants_stream
 
+AXE = Path(__file__).parents[3] / "integration/rest/axe/axe.min.js"
+"""axe-core 4.14.1, under the Mozilla Public License 2.0."""
 SHOWN_WITHIN_MS = 3_000
 """A change of the fleet is on the page within this time."""
 
@@ -81,7 +84,30 @@ def no_errors(page: Page, *, but: str = "") -> Iterator[Page]:
     page.on("pageerror", lambda error: said.append(str(error)))
     yield page
     page.close()
-    assert [each for each in said if not (but and but in each)] == []
+    assert [line for line in said if not (but and but in line)] == []
+
+
+def serious_faults(page: Page, part: str = "html") -> list[tuple[str, str]]:
+    """Rule and element of each serious fault that axe finds in a part of the page, light and dark.
+
+    A page that draws lists anew while axe reads them may have a fault in an element that is gone.
+    """
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
+    found: list[tuple[str, str]] = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        violations = page.evaluate(
+            "(part) => axe.run(part, {resultTypes: ['violations']}).then((each) => each.violations)",
+            part,
+        )
+        found += [
+            (violation["id"], node["html"])
+            for violation in violations
+            if violation["impact"] in ("serious", "critical")
+            for node in violation["nodes"]
+        ]
+    return found
 
 
 @contextmanager
@@ -93,7 +119,8 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("no Chromium: scripts/setup --tests installs it where apt-get is at hand")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-site-isolation-trials"],
         )
         yield browser
         browser.close()

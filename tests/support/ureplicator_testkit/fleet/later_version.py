@@ -28,22 +28,24 @@ def _later(value: Any) -> Any:
     extended = {key: _later(each) for key, each in value.items()}
     return {**extended, "later": [1]} if value and all(map(str.isalpha, value)) else extended
 '''
+CODEC = "common/ureplicator_common/znodes/codec.py"
 CHANGES = (
     ("common/ureplicator_common/_version.py", f'"{__version__}"', f'"{VERSION}"'),
     (
-        "common/ureplicator_common/znodes.py",
+        CODEC,
         "return pack(json.dumps(value, sort_keys=True",
         "return pack(json.dumps(_later(value), sort_keys=True",
     ),
     (
-        "common/ureplicator_common/znodes.py",
+        CODEC,
         "        return pack(text)\n",
         "        return encode(json.loads(text))\n",
     ),
     (
         "common/ureplicator_common/kafka/provenance.py",
-        "            self.target_end,\n",
-        '            self.target_end,\n            "later",\n',
+        "        return json.dumps(fields,",
+        "        fields = [*fields, *([None] if self.appends is None else []), 'later']\n"
+        "        return json.dumps(fields,",
     ),
 )
 
@@ -56,7 +58,7 @@ def install(folder: Path) -> Mapping[str, str]:
         text = (folder / path).read_text()
         assert text.count(here) == 1, f"{path}: {here}"
         (folder / path).write_text(text.replace(here, there))
-    with (folder / "common/ureplicator_common/znodes.py").open("a") as module:
+    with (folder / CODEC).open("a") as module:
         module.write(LATER)
     folders = [str(folder / name) for name in PACKAGES[:-1]]
     return {"PYTHONPATH": os.pathsep.join([*folders, with_path(folder / PACKAGES[-1])])}

@@ -94,7 +94,7 @@ class Fleet:
                 **(zookeeper_security or {}),
             },
             "clusters": self._clusters(source, target),
-            "routes": [dict(each) for each in routes]
+            "routes": [dict(settings) for settings in routes]
             or [{"source": "source", "target": "target", **(route or {})}],
             "pages": {"token_file": str(pages_token_file)} if pages_token_file else {},
             "worker": {"slots": 1, "commit_interval_s": COMMIT_INTERVAL_S, **(worker or {})},
@@ -119,10 +119,17 @@ class Fleet:
     # --- start and end -----------------------------------------------------------------------
 
     def start(self, *, controllers: int = 1, workers: int = 1) -> Self:
+        return self.launch(controllers=controllers, workers=workers).wait_started()
+
+    def launch(self, *, controllers: int = 1, workers: int = 1) -> Self:
+        """Start without waiting."""
         for number in range(1, workers + 1):
             self.start_worker(f"w{number}")
         for number in range(1, controllers + 1):
             self.launch_controller(f"c{number}")
+        return self
+
+    def wait_started(self) -> Self:
         for id in self.controllers:
             self.wait_controller(id)
         self.wait_workers(*self.workers)
@@ -207,6 +214,22 @@ class Fleet:
             self.rest("POST", f"/instances/{id}")
         self.wait_settled()
 
+    def clear(self) -> None:
+        """Delete all topics of its only route, and what was changed of its settings."""
+        ((route, shown),) = self.rest("GET", "/routes")["routes"].items()
+        if shown["changes"]:
+            self.change(dict.fromkeys(shown["changes"]), route)
+        for topic in self.rest("GET", "/topics")["topics"]:
+            self.rest("DELETE", f"/topics/{topic}")
+        self.wait_no_topics()
+
+    def change(self, settings: Mapping[str, object], route: str = str(FORTH)) -> Any:
+        """Change settings of a route; None: as in the file."""
+        return self.rest("PUT", f"/routes/{route}/settings", json={"settings": dict(settings)})
+
+    def wait_no_topics(self) -> None:
+        eventually(lambda: self.rest("GET", "/topics") == {"topics": []}, SETTLED_S, "no topics")
+
     def stop(self) -> None:
         """Stop cleanly, workers first; each must exit with 0 and leave nothing behind."""
         for process in self.processes.values():
@@ -214,6 +237,12 @@ class Fleet:
                 assert process.terminate(40) == 0, process.log_tail()
                 process.assert_tree_gone()
         self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def kill(self) -> None:
         """Kill what is left, however the test ended."""
@@ -322,9 +351,9 @@ class Fleet:
         """Workers whose session has ended after the event of this number."""
         shown = self.rest("GET", f"/history?kind=worker&limit={MOVES_KEPT}")["history"]
         return {
-            each["worker"]
-            for each in shown
-            if each["number"] > since and each["reason"].startswith(SESSION_ENDED)
+            event["worker"]
+            for event in shown
+            if event["number"] > since and event["reason"].startswith(SESSION_ENDED)
         }
 
     def leader(self) -> str:

@@ -24,12 +24,17 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ureplicator_common import logging_setup, znodes
+from ureplicator_common import logging_setup
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.errors import TemporaryError
 from ureplicator_common.model import OwnerEpoch, Partition, Route, RouteSettings, TopicKey, WorkerId
 from ureplicator_common.znode_contents import Assignment, AssignmentEntry, KnownWorker, TopicIntent
+from ureplicator_common.znodes.codec import decode
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import encode_route
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import encode_assignment, encode_known_worker
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_worker.daemon import Worker
 from ureplicator_worker.engines.event_loop import EventLoop
@@ -58,14 +63,14 @@ class Stage:
     def __init__(self, client: MemoryCoordination, store: MemoryStore) -> None:
         self._client = client
         self._leader = MemoryCoordination(store)
-        self._paths = znodes.Paths("test")
+        self._paths = Paths("test")
         self._id = WorkerId("w")
         self.fenced: list[str] = []
         self.fence_works = True
         for path in self._paths.skeleton:
             self._leader.ensure(path)
-        self.put(self._paths.route(Route("a", "b")), znodes.encode_route(RouteSettings()))
-        known = znodes.encode_known_worker(KnownWorker(max_slots=2))
+        self.put(self._paths.route(Route("a", "b")), encode_route(RouteSettings()))
+        known = encode_known_worker(KnownWorker(max_slots=2))
         self.put(self._paths.worker_known(self._id), known)
 
     def put(self, path: str, data: bytes) -> None:
@@ -89,14 +94,14 @@ class Stage:
                     for text, epoch in args[0].items()
                 }
                 path = self._paths.assignment(self._id)
-                self.put(path, znodes.encode_assignment(Assignment(entries)))
+                self.put(path, encode_assignment(Assignment(entries)))
             case "whitelist":
                 route, _, topic = args[0].partition("/")
                 intent = TopicIntent(
                     partitions=args[1], initial_partitions=args[1], target_topic=topic
                 )
                 path = self._paths.topic(TopicKey(Route.parse(route), topic))
-                self.put(path, znodes.encode_intent(intent))
+                self.put(path, encode_intent(intent))
             case "fence":
                 self.fence_works = args[0]
             case "frozen":
@@ -111,9 +116,9 @@ class Stage:
         current = self._leader.get(self._paths.current_state(self._id))
         live = self._leader.get(self._paths.worker_live(self._id))
         return {
-            "live": None if live is None else znodes.decode(live.data),
+            "live": None if live is None else decode(live.data),
             "liveOwner": 0 if live is None else live.stat.owner,
-            "current": None if current is None else znodes.decode(current.data),
+            "current": None if current is None else decode(current.data),
             "fenced": self.fenced,
         }
 

@@ -64,14 +64,20 @@ class CheckedTarget(MemoryConsumerGroups):
 
 def check_synced(world: World, decision: GroupDecision) -> None:
     """Check that a synced group reads nothing again. Nothing before a stored position is copied again."""
-    for each in measured(decision).partitions:
-        if each.state is not SyncState.SYNCED or each.target_offset is None:
+    for partition in measured(decision).partitions:
+        if partition.state is not SyncState.SYNCED or partition.target_offset is None:
             continue
-        if each.read_again:
-            raise Violation("S", f"{decision.group}: {each.read_again} are said to be read again")
+        if partition.read_again:
+            raise Violation(
+                "S", f"{decision.group}: {partition.read_again} are said to be read again"
+            )
         for offset in world.source.live:
             place = world.target.last(offset)
-            if offset < each.source_offset and place is not None and place >= each.target_offset:
+            if (
+                offset < partition.source_offset
+                and place is not None
+                and place >= partition.target_offset
+            ):
                 raise Violation("S", f"{decision.group}: {offset} is read again at {place}")
 
 
@@ -94,8 +100,8 @@ def check_map(world: World) -> None:
     if known is not None and len(known.keys) > MOST_KEYS:
         raise Violation("C", f"{len(known.keys)} keys")
     view = maps.view(PARTITION, world.position)
-    copied = [each for each in world.source.live if each < world.position.offset]
+    copied = [at for at in world.source.live if at < world.position.offset]
     for before, offset in pairwise([-1, *copied]):
         last = world.target.last(offset)
-        if any(view.forward(each) != last for each in {before + 1, offset}):
+        if any(view.forward(at) != last for at in {before + 1, offset}):
             raise Violation("M", f"{before + 1} to {offset} are not translated to the last copy")

@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znode_contents import GoneGroup, Switches, TopicIntent
-from ureplicator_common.znodes import Paths, decode_gone
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_gone
 from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.state.decoding import Stored
@@ -20,6 +21,7 @@ from ureplicator_controller.engines.groups.gone import GoneGroupDeletion
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import GroupSync
 from ureplicator_controller.engines.syncs.reports import ReportNeeds
+from ureplicator_controller.engines.syncs.thread import SyncThread
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.control.memory_copied import MemoryCopied
@@ -58,18 +60,22 @@ class LeaderWorld:
         self._clusters, self._include, self._grace_s = clusters, include, grace_s
         self.sync = self.restarted()
 
-    def restarted(self) -> GroupSync:
+    def restarted(self) -> SyncThread:
         """The sync of a process that has just started."""
-        return GroupSync(
+        sync = GroupSync(
             route=ROUTE,
             survey=Survey(self._clusters, selected=GroupFilter.of([self._include], [])),
             clusters=self._clusters,
+            metrics=self.metrics,
+            gone=None if self._grace_s is None else self._deletion(self._grace_s),
+        )
+        return SyncThread(
+            route=ROUTE,
+            sync=sync,
             seen=lambda: None if self.epoch is None else (self.epoch, self.snapshot),
             interval_s=INTERVAL_S,
             clock=self.clock,
-            metrics=self.metrics,
             reports=self.reports,
-            gone=None if self._grace_s is None else self._deletion(self._grace_s),
         )
 
     def _deletion(self, grace_s: float) -> GoneGroupDeletion:

@@ -45,7 +45,7 @@ class Source:
         self.end += hole + count
 
     def first_from(self, offset: int) -> int | None:
-        return next((each for each in self.live if each >= offset), None)
+        return next((live for live in self.live if live >= offset), None)
 
 
 @dataclass
@@ -74,6 +74,10 @@ class World:
     def change_owner(self) -> None:
         """The former one has died, or was fenced: it writes no more."""
         self.owner = Owner(self)
+
+    def written(self) -> tuple[Position, int, int]:
+        """Something else after each write of an owner."""
+        return self.position, len(self.rows), self.target.end
 
     def maps(self) -> RouteMaps:
         found = RouteMaps()

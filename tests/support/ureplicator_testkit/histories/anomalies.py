@@ -48,5 +48,5 @@ class Anomaly:
 
 def listed(found: Collection[object]) -> str:
     """Their number, and the first ones."""
-    first = ", ".join(str(each) for each in sorted(found, key=str)[:SHOWN])
+    first = ", ".join(str(item) for item in sorted(found, key=str)[:SHOWN])
     return f"{len(found)} ({first}{', ...' if len(found) > SHOWN else ''})"

@@ -2,10 +2,11 @@
 
     source's log   holds all that was acknowledged, and nothing that was aborted
     target's log   holds what the source's log holds, unchanged, in its order, and nothing else;
-                   exactly once: each as often as the source; at least once: repeats as `repeats` admits them
+                   exactly once: each as often as the source, for readers of uncommitted records, too, unless
+                   it is done in transactions; at least once: repeats as `repeats` admits them
     a reader       finds, in order and without a hole, what the log holds at the end: so it sees a
                    repeat or a step back only if the log has one
-    exactly once   what a reader finds lies before the position that it reads next: data and position
+    transactions   what a reader finds lies before the position that it reads next: data and position
                    become visible together
     commits        owners' epochs and positions never go back
 
@@ -15,41 +16,57 @@ What reads do not show is not judged: a position that is ahead of the data shows
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ureplicator_common.model import Delivery
 from ureplicator_testkit.histories.anomalies import Anomaly, Kind, listed
-from ureplicator_testkit.histories.events import Event, Positions, Seen
-from ureplicator_testkit.histories.facts import Facts, Log, Observation, Place, facts_of
+from ureplicator_testkit.histories.events import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Event,
+    Positions,
+    Seen,
+)
+from ureplicator_testkit.histories.facts import Facts, Log, Observation, Place, View, facts_of
 from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, Lost, unexplained
 from ureplicator_testkit.records.commits import violations
 
 Identity = tuple[int, int]
 """Number of a record, and of its occurrence in the log."""
+SOURCE = View("source")
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """`lost`: the writers whose last records may be there twice, at least once."""
+    """`transactional`: exactly once with data and position in one transaction. `lost`: the writers whose last
+    records may be there twice, at least once."""
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
+    transactional: bool = False
     lost: Lost = NO_LOST_WRITER
+
+    @property
+    def isolations(self) -> tuple[str, ...]:
+        """Levels at which readers of the target are promised each record once; the strongest promise last."""
+        everyone = self.delivery is Delivery.EXACTLY_ONCE and not self.transactional
+        return (READ_COMMITTED, READ_UNCOMMITTED) if everyone else (READ_COMMITTED,)
 
 
 def check(events: Iterable[Event], promise: Promise) -> list[Anomaly]:
     facts = facts_of(events)
-    missing = list(_missing_evidence(facts))
+    targets = [View("target", isolation) for isolation in promise.isolations]
+    missing = list(_missing_evidence(facts, targets))
     if missing:
         return missing
-    source, target = facts.logs["source"], facts.logs["target"]
+    source = facts.logs[SOURCE]
     return [
         *_source(facts, source),
-        *_copy(facts, source, target),
-        *_repeats(facts, source, target, promise),
-        *_readers(facts),
-        *(_torn(facts, source) if promise.delivery is Delivery.EXACTLY_ONCE else ()),
+        *(anomaly for view in targets for anomaly in _copy(facts, source, view)),
+        *(anomaly for view in targets for anomaly in _repeats(facts, source, view, promise)),
+        *_readers(facts, {SOURCE, *targets}),
+        *(_torn(facts, source) if promise.transactional else ()),
         *(Anomaly(Kind.STALE_COMMIT, "target", text) for text in violations(facts.commits)),
     ]
 
@@ -59,12 +76,17 @@ def assert_sound(events: Iterable[Event], promise: Promise) -> None:
     assert not found, "\n".join(map(str, found))
 
 
-def _missing_evidence(facts: Facts) -> Iterator[Anomaly]:
+def _missing_evidence(facts: Facts, targets: Iterable[View]) -> Iterator[Anomaly]:
     if not facts.acknowledged:
         yield Anomaly(Kind.NO_PROOF, "source", "nothing was acknowledged")
-    for end in ("source", "target"):
-        if not any(facts.logs.get(end, {}).values()):
-            yield Anomaly(Kind.NO_PROOF, end, "no whole log was read, or it is empty")
+    for view in (SOURCE, *targets):
+        if not any(facts.logs.get(view, {}).values()):
+            yield Anomaly(Kind.NO_PROOF, _name(view), "no whole log was read, or it is empty")
+
+
+def _name(view: View) -> str:
+    """Of a place; committed records are what is usually read."""
+    return view.end if view.isolation == READ_COMMITTED else f"{view.end} {view.isolation}"
 
 
 # --- the logs ------------------------------------------------------------------------------------
@@ -80,35 +102,36 @@ def _source(facts: Facts, source: Log) -> Iterator[Anomaly]:
         yield Anomaly(Kind.PHANTOM, "source", f"aborted: {listed(facts.aborted & held)}")
 
 
-def _copy(facts: Facts, source: Log, target: Log) -> Iterator[Anomaly]:
+def _copy(facts: Facts, source: Log, view: View) -> Iterator[Anomaly]:
+    target = facts.logs[view]
     for partition in sorted({*source, *target}):
         wanted = _identified(source.get(partition, ()))
         found = _identified(target.get(partition, ()))
-        digests = {(each.number, each.digest) for each in wanted.values()}
-        numbers = {each.number for each in wanted.values()}
-        known = [each for each in found.values() if each.number in numbers]
+        digests = {(record.number, record.digest) for record in wanted.values()}
+        numbers = {record.number for record in wanted.values()}
+        known = [record for record in found.values() if record.number in numbers]
         for kind, wrong in (
             (Kind.LOST, [number for number, nth in wanted if (number, nth) not in found]),
             (
                 Kind.PHANTOM,
                 [
-                    _phantom(facts, partition, each)
-                    for each in found.values()
-                    if each.number not in numbers
+                    _phantom(facts, partition, record)
+                    for record in found.values()
+                    if record.number not in numbers
                 ],
             ),
             (
                 Kind.CHANGED,
                 [
-                    f"{each.number} at offset {each.offset}"
-                    for each in known
-                    if (each.number, each.digest) not in digests
+                    f"{record.number} at offset {record.offset}"
+                    for record in known
+                    if (record.number, record.digest) not in digests
                 ],
             ),
             (Kind.REORDERED, _late(wanted, found)),
         ):
             if wrong:
-                yield Anomaly(kind, f"target {partition}", listed(wrong))
+                yield Anomaly(kind, f"{_name(view)} {partition}", listed(wrong))
 
 
 def _identified(log: Iterable[Seen]) -> dict[Identity, Seen]:
@@ -144,13 +167,14 @@ def _late(wanted: Iterable[Identity], found: Iterable[Identity]) -> list[int]:
     return late
 
 
-def _repeats(facts: Facts, source: Log, target: Log, promise: Promise) -> Iterator[Anomaly]:
+def _repeats(facts: Facts, source: Log, view: View, promise: Promise) -> Iterator[Anomaly]:
+    target = facts.logs[view]
     if promise.delivery is Delivery.EXACTLY_ONCE:
         for partition, log in target.items():
             surplus = Counter(seen.number for seen in log)
             surplus -= Counter(seen.number for seen in source.get(partition, ()))
             if surplus:
-                yield Anomaly(Kind.REPEATED, f"target {partition}", listed(surplus))
+                yield Anomaly(Kind.REPEATED, f"{_name(view)} {partition}", listed(surplus))
         return
     for text in unexplained(source, target, facts.commits, promise.lost):
         yield Anomaly(Kind.REPEATED, "target", text)
@@ -159,18 +183,19 @@ def _repeats(facts: Facts, source: Log, target: Log, promise: Promise) -> Iterat
 # --- readers -------------------------------------------------------------------------------------
 
 
-def _readers(facts: Facts) -> Iterator[Anomaly]:
-    for (end, reader), observed in facts.observed.items():
-        for partition, read in _joined(observed).items():
-            log = facts.logs[end].get(partition, ())
-            yield from _judge_reader(f"{end} {partition}, {reader}", read, log)
+def _readers(facts: Facts, views: Collection[View]) -> Iterator[Anomaly]:
+    """Those of the `views`: to others nothing is promised."""
+    for (view, reader), observed in facts.observed.items():
+        for partition, read in _joined(observed).items() if view in views else ():
+            log = facts.logs[view].get(partition, ())
+            yield from _judge_reader(f"{_name(view)} {partition}, {reader}", read, log)
 
 
 def _joined(observed: Iterable[Observation]) -> dict[int, list[Seen]]:
     joined: dict[int, list[Seen]] = {}
-    for each in observed:
-        if not isinstance(each, Positions):
-            for partition, records in each.items():
+    for observation in observed:
+        if not isinstance(observation, Positions):
+            for partition, records in observation.items():
                 joined.setdefault(partition, []).extend(records)
     return joined
 
@@ -196,11 +221,11 @@ def _torn(facts: Facts, source: Log) -> Iterator[Anomaly]:
     for partition, log in source.items():
         for seen in log:
             offsets.setdefault((partition, seen.number), seen.offset)
-    for (end, reader), observed in facts.observed.items():
+    for (view, reader), observed in facts.observed.items():
         visible: dict[int, int] = {}
-        for each in observed if end == "target" else ():
-            if isinstance(each, Positions):
-                for partition, offset in each.offsets.items():
+        for observation in observed if view.end == "target" else ():
+            if isinstance(observation, Positions):
+                for partition, offset in observation.offsets.items():
                     if partition in visible and visible[partition] >= offset:
                         yield Anomaly(
                             Kind.TORN,
@@ -209,6 +234,6 @@ def _torn(facts: Facts, source: Log) -> Iterator[Anomaly]:
                             f"before the position {offset} passed it",
                         )
                 continue
-            for partition, records in each.items():
+            for partition, records in observation.items():
                 known = (offsets.get((partition, seen.number), -1) for seen in records)
                 visible[partition] = max(visible.get(partition, -1), *known)

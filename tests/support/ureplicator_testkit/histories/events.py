@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ureplicator_testkit.records.commits import CommittedOffset
 
 READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
 UNNAMED = -1
 """Number of a record that does not name the partition where it was read."""
 
@@ -95,7 +96,7 @@ Event = Sent | Acknowledged | Ended | Read | Positions | Commits | Fault
 
 
 def encode(event: Event) -> str:
-    values = [getattr(event, each.name) for each in fields(event)]
+    values = [getattr(event, field.name) for field in fields(event)]
     if isinstance(event, Commits):
         values[0] = [(c.partition, c.offset, c.owner_epoch, c.worker) for c in event.commits]
     return json.dumps([type(event).__name__, *values], separators=(",", ":"))
@@ -112,13 +113,13 @@ def decode(line: str) -> Event:
             return Ended(*values)
         case "Read":
             end, reader, isolation, records, whole, at_s = values
-            seen = {int(n): tuple(Seen(*each) for each in some) for n, some in records.items()}
+            seen = {int(n): tuple(Seen(*row) for row in some) for n, some in records.items()}
             return Read(end, reader, isolation, seen, whole, at_s)
         case "Positions":
             reader, offsets, at_s = values
             return Positions(reader, {int(n): offset for n, offset in offsets.items()}, at_s)
         case "Commits":
-            return Commits(tuple(CommittedOffset(*each) for each in values[0]), values[1])
+            return Commits(tuple(CommittedOffset(*row) for row in values[0]), values[1])
         case "Fault":
             return Fault(*values)
     raise ValueError(f"no event of a history: {name}")

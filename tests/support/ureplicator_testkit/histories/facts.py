@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from ureplicator_testkit.histories.events import (
     READ_COMMITTED,
@@ -24,18 +24,27 @@ from ureplicator_testkit.records.commits import CommittedOffset
 Log = Mapping[int, Sequence[Seen]]
 Place = tuple[int, int]
 """Partition, and number."""
+
+
+class View(NamedTuple):
+    """What is read of a cluster ("source" or "target") at an isolation level."""
+
+    end: str
+    isolation: str = READ_COMMITTED
+
+
 Observation = Mapping[int, Sequence[Seen]] | Positions
 
 
 @dataclass(slots=True)
 class Facts:
-    """`logs`: the whole log of each end. `observed`: by end and reader, in order."""
+    """`logs`: the whole logs. `observed`: by reader, in order."""
 
     sent: set[Place] = field(default_factory=set)
     acknowledged: set[Place] = field(default_factory=set)
     aborted: set[Place] = field(default_factory=set)
-    logs: dict[str, Log] = field(default_factory=dict)
-    observed: dict[tuple[str, str], list[Observation]] = field(default_factory=dict)
+    logs: dict[View, Log] = field(default_factory=dict)
+    observed: dict[tuple[View, str], list[Observation]] = field(default_factory=dict)
     commits: Sequence[CommittedOffset] = ()
 
 
@@ -56,7 +65,7 @@ def facts_of(events: Iterable[Event]) -> Facts:
             case Read():
                 _add_read(facts, event)
             case Positions(reader):
-                facts.observed.setdefault(("target", reader), []).append(event)
+                facts.observed.setdefault((View("target"), reader), []).append(event)
             case Commits(commits):
                 facts.commits = commits
             case Fault():
@@ -67,13 +76,11 @@ def facts_of(events: Iterable[Event]) -> Facts:
 
 
 def _add_read(facts: Facts, read: Read) -> None:
-    """Only committed records are promised to be anywhere."""
-    if read.isolation != READ_COMMITTED:
-        return
+    view = View(read.end, read.isolation)
     if read.whole:
-        facts.logs[read.end] = read.records
+        facts.logs[view] = read.records
     else:
-        facts.observed.setdefault((read.end, read.reader), []).append(read.records)
+        facts.observed.setdefault((view, read.reader), []).append(read.records)
 
 
 def _places(numbers: Mapping[int, Sequence[int]]) -> set[Place]:

@@ -1,4 +1,5 @@
-"""A consumer of committed records that runs while faults happen, and notes what it finds.
+"""A consumer that runs while faults happen, and notes what it finds: at the isolation level of the weakest
+reader to whom each record is promised once.
 
 It reads some partitions from their beginning, without a group. After each portion it reads the positions,
 too, if it is given a way to: they count as observed after the records.
@@ -31,6 +32,7 @@ from ureplicator_testkit.servers.processes import deadline_factor
 
 PORTION = 2_000
 WAIT_S = 0.2
+FETCH_WAIT_MS = 200
 POSITIONS_EVERY_S = 0.5
 FINISH_S = 60.0
 LAST_S = 1.0
@@ -48,22 +50,26 @@ def seen(record: ConsumedRecord, topic: str, partition: int) -> Seen:
     return Seen(record.offset, number, crc32(repr(parts).encode()))
 
 
-def whole(end: str, log: Log, topic: str) -> Read:
-    """All that a log of committed records holds."""
-    records = {n: tuple(seen(each, topic, n) for each in some) for n, some in log.items()}
-    return Read(end, "at the end", READ_COMMITTED, records, whole=True)
+def whole(end: str, log: Log, topic: str, isolation: str = READ_COMMITTED) -> Read:
+    """All that a log holds."""
+    records = {n: tuple(seen(record, topic, n) for record in some) for n, some in log.items()}
+    return Read(end, "at the end", isolation, records, whole=True)
 
 
-def judge_copy(history: History, promise: Promise, *, topic: str, source: Log, target: Log) -> None:
-    """Add both logs as they are at the end, and have the whole history judged."""
+def judge_copy(
+    history: History, promise: Promise, *, topic: str, source: Log, target: Callable[[str], Log]
+) -> None:
+    """Add both logs as they are at the end, and have the whole history judged. `target`: its log at an
+    isolation level."""
     history.add(whole("source", source, topic))
-    history.add(whole("target", target, topic))
+    for isolation in promise.isolations:
+        history.add(whole("target", target(isolation), topic, isolation))
     assert_sound(history.events(), promise)
 
 
 class Reader:
     """Reader of the `copy` of a topic, at the target. `stop` ends it when it has found all, `close` at
-    once."""
+    once. `positions`: those that become visible together with the data."""
 
     def __init__(
         self,
@@ -73,6 +79,7 @@ class Reader:
         *,
         partitions: int,
         add: Callable[[Event], None],
+        isolation: str = READ_COMMITTED,
         positions: ReadPositions | None = None,
         name: str = "reader",
     ) -> None:
@@ -81,6 +88,7 @@ class Reader:
         self._bootstrap, self._topic, self._copy = bootstrap, topic, copy
         self._partitions = partitions
         self._add = add
+        self._isolation = isolation
         self._read_positions = positions
         self._positions_at_s = 0.0
         self._at_end: set[int] = set()
@@ -106,7 +114,7 @@ class Reader:
 
     def _run(self) -> None:
         try:
-            with open_consumer(self._bootstrap, READ_COMMITTED) as consumer:
+            with open_consumer(self._bootstrap, self._isolation, wait_ms=FETCH_WAIT_MS) as consumer:
                 numbers = range(self._partitions)
                 consumer.assign([TopicPartition(self._copy, n, OFFSET_BEGINNING) for n in numbers])
                 while not self._is_finished():
@@ -140,7 +148,7 @@ class Reader:
             elif error.fatal():
                 raise KafkaException(error)
         if records:
-            self._add(Read("target", self.name, READ_COMMITTED, records))
+            self._add(Read("target", self.name, self._isolation, records))
 
     def _add_positions(self) -> None:
         if self._read_positions is None or time.monotonic() < self._positions_at_s:

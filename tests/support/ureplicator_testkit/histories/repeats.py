@@ -98,7 +98,7 @@ def _judge(
     replay: Replay, offsets: Sequence[int], commits: Sequence[CommittedOffset], who: Lost
 ) -> str:
     """`offsets` of the source's records; "" if all is well."""
-    starts = [_next(offsets, each.offset) for each in _positions(commits, who)]
+    starts = [_next(offsets, position.offset) for position in _positions(commits, who)]
     if not starts:
         return "no lost writer held it"
     if who.late:

@@ -7,6 +7,7 @@ producer are remembered, and an unknown producer may begin anywhere, and so may 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ureplicator_common.kafka.errors import ErrorCode
@@ -16,6 +17,8 @@ from ureplicator_testkit.records.batches import (
     HEADER_BYTES,
     TRANSACTIONAL,
     checksum_fits,
+    compacted,
+    decode,
     patched,
 )
 from ureplicator_testkit.records.batches import field as header_field
@@ -34,7 +37,9 @@ class BatchLog(Log):
     """One partition. `taken`: batches as they were produced or put, with their offsets set. `aborted`:
     producer id, first and last offset (the marker's) of aborted transactions.
 
-    `expired_ms`: producers whose last batch is of a time before are forgotten, at once.
+    `expired_ms`: producers whose last batch is of a time before are forgotten, at once. `_epochs`: the first
+    offset of each, of the batches `_followed`. `_passed`: an offset, and how many batches end before it.
+    `_removed`: batches as they were before retention or compaction, by their first offset.
     """
 
     taken: list[bytes] = field(default_factory=list)
@@ -44,6 +49,10 @@ class BatchLog(Log):
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
     producer_epochs: dict[int, int] = field(default_factory=dict)
     expired_ms: int = -1
+    _epochs: dict[int, int] = field(default_factory=dict)
+    _followed: int = 0
+    _passed: tuple[int, int] = (0, 0)
+    _removed: dict[int, bytes] = field(default_factory=dict)
 
     def put(self, *batches: bytes) -> None:
         """Append batches as they are, under the next offsets."""
@@ -58,6 +67,7 @@ class BatchLog(Log):
         attributes, producer = header_field(batch, "attributes"), header_field(batch, "producer_id")
         base = header_field(batch, "base_offset")
         if attributes & CONTROL:
+            self._fence(producer, header_field(batch, "producer_epoch"))
             first = self.transactions.pop(producer, None)
             if first is not None and batch[MARKER_TYPE] == ABORT:
                 self.aborted.append((producer, first, base))
@@ -65,8 +75,15 @@ class BatchLog(Log):
             self.transactions.setdefault(producer, base)
         self.open_from = min(self.transactions.values(), default=None)
 
+    def _fence(self, producer: int, epoch: int) -> None:
+        """A control record under a newer epoch: nothing of the former is accepted any more."""
+        if epoch > self.producer_epochs.get(producer, 0):
+            self.producer_epochs[producer] = epoch
+            self.producers.pop(producer, None)
+
     def forget_producers(self) -> None:
         self.producers.clear()
+        self.producer_epochs.clear()
 
     def _expire(self) -> None:
         times = {
@@ -77,10 +94,69 @@ class BatchLog(Log):
             if known and times.get(known[-1][2], self.expired_ms) < self.expired_ms:
                 self.producers.pop(producer, None)
 
+    def delete(self, start: int) -> None:
+        """Records before the offset are gone. A batch that reaches beyond stays, as with DeleteRecords."""
+        self.start = max(self.start, min(start, self.end))
+        self._replace(lambda batch: batch if last_offset(batch) >= self.start else None)
+
+    def compact(self, end: int) -> None:
+        """Of each key only the newest record before the offset is left, of those outside of transactions. The
+        last batch of a producer stays, if empty (KIP-98)."""
+        newest: dict[bytes | None, int] = {}
+        cleaned = [batch for batch in self.taken if last_offset(batch) < end and is_plain(batch)]
+        for batch in cleaned:
+            newest |= {record.key: record.offset for record in decode(batch)}
+        lasts = {header_field(batch, "producer_id"): batch for batch in self.taken}
+
+        def clean(batch: bytes) -> bytes | None:
+            if batch not in cleaned:
+                return batch
+            kept = {row.offset for row in decode(batch) if newest[row.key] == row.offset}
+            producer = header_field(batch, "producer_id")
+            if kept or (producer >= 0 and lasts[producer] == batch):
+                return compacted(batch, kept)
+            return None
+
+        self._replace(clean)
+
+    def _replace(self, change: Callable[[bytes], bytes | None]) -> None:
+        changed: list[bytes] = []
+        for batch in self.taken:
+            other = change(batch)
+            if other != batch:
+                self._removed.setdefault(header_field(batch, "base_offset"), batch)
+            if other is not None:
+                changed.append(other)
+        self._followed = max(0, self._followed - len(self.taken) + len(changed))
+        self._passed = (0, 0)
+        self.taken = changed
+
+    def recover(self, *, kept: int | None = None) -> None:
+        """A broker reads the state of producers from the log that it has: but for the `kept` one, what was
+        deleted is unknown."""
+        present = {} if kept is None else {kept: self.producer_epochs.get(kept, 0)}
+        for batch in self.taken:
+            producer = header_field(batch, "producer_id")
+            epoch = header_field(batch, "producer_epoch")
+            present[producer] = max(epoch, present.get(producer, epoch))
+        self.producer_epochs = {id: at for id, at in present.items() if id in self.producer_epochs}
+        self.producers = {id: rows for id, rows in self.producers.items() if id in present}
+
+    @property
+    def whole(self) -> list[bytes]:
+        """Batches as they were appended, also those that were removed since."""
+        if not self._removed:
+            return self.taken
+        present = {header_field(batch, "base_offset"): batch for batch in self.taken}
+        return [batch for _, batch in sorted((present | self._removed).items())]
+
     def truncate(self, end: int) -> None:
         """Lose what lies behind, and what the producers sent there (an unclean election)."""
         self.taken = [batch for batch in self.taken if header_field(batch, "base_offset") < end]
+        self._removed = {base: batch for base, batch in self._removed.items() if base < end}
         self.end = end
+        self._followed, self._passed = 0, (0, 0)
+        self._epochs.clear()
         self.aborted.clear()
         self.transactions.clear()
         for batch in self.taken:
@@ -121,10 +197,10 @@ class BatchLog(Log):
         return ErrorCode.NONE, known[-1][2]
 
     def committed(self, *, stable: bool = True) -> list[bytes]:
-        """Batches that a consumer with read_committed gets, from the beginning. Not `stable`: also those
-        behind the beginning of a transaction that is open, of which it gets none."""
+        """Batches that a consumer with read_committed gets, from the beginning, before anything was removed.
+        Not `stable`: also those behind the beginning of a transaction that is open, of which it gets none."""
         found = []
-        for batch in self.taken:
+        for batch in self.whole:
             base, producer = header_field(batch, "base_offset"), header_field(batch, "producer_id")
             attributes = header_field(batch, "attributes")
             if stable and base >= self.stable_end:
@@ -143,12 +219,12 @@ class BatchLog(Log):
     def diverging(self, offset: int, last_epoch: int) -> tuple[int, int] | None:
         """Largest epoch up to the last fetched one, and its end, if the log is not the one that was read
         (KIP-595)."""
-        starts = [
-            (header_field(batch, "leader_epoch"), header_field(batch, "base_offset"))
-            for batch in self.taken
-        ]
-        known = max((epoch for epoch, _ in starts if epoch <= last_epoch), default=-1)
-        end = next((base for epoch, base in starts if epoch > known), self.end)
+        for batch in self.taken[self._followed :]:
+            epoch = header_field(batch, "leader_epoch")
+            self._epochs.setdefault(epoch, header_field(batch, "base_offset"))
+        self._followed = len(self.taken)
+        known = max((epoch for epoch in self._epochs if epoch <= last_epoch), default=-1)
+        end = next((base for epoch, base in self._epochs.items() if epoch > known), self.end)
         return (known, end) if known >= 0 and (known < last_epoch or end < offset) else None
 
     def fetch(self, offset: int, limit: int, *, stable: bool = True) -> list[bytes]:
@@ -157,10 +233,14 @@ class BatchLog(Log):
         end = self.stable_end if stable else self.end
         found: list[bytes] = []
         size = 0
-        for batch in self.taken:
+        passed_to, first = self._passed
+        for place in range(first if passed_to <= offset else 0, len(self.taken)):
+            batch = self.taken[place]
             base = header_field(batch, "base_offset")
             if base + header_field(batch, "last_offset_delta") < offset:
                 continue
+            if not found:
+                self._passed = offset, place
             size += len(batch)
             if (found and size > limit) or base >= end:
                 break
@@ -175,3 +255,13 @@ class BatchLog(Log):
             for producer, first, last in self.aborted
             if last >= offset and first < end
         ]
+
+
+def last_offset(batch: bytes) -> int:
+    return header_field(batch, "base_offset") + header_field(batch, "last_offset_delta")
+
+
+def is_plain(batch: bytes) -> bool:
+    """It has records, outside of a transaction."""
+    attributes = header_field(batch, "attributes")
+    return not attributes & (TRANSACTIONAL | CONTROL) and header_field(batch, "records") > 0

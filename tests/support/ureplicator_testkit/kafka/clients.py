@@ -61,6 +61,16 @@ class MemoryCluster(ClusterClient):
         self.leaderless: set[TopicPartition] = set()
         self.failures = 0
         self.closed = False
+        self._paused_s = 0.0
+        self.pause = self._pass
+
+    def now_s(self) -> float:
+        return super().now_s() + self._paused_s
+
+    def _pass(self, delay_s: float) -> None:
+        """Time passes, in which the cluster goes on."""
+        self._paused_s += delay_s
+        self.model.passed()
 
     def view(self, topics: Sequence[str]) -> ClusterView:
         self._request("metadata")
@@ -136,7 +146,7 @@ class _CanFail:
 
 def own_settings(settings: Mapping[str, TopicSetting]) -> dict[str, str]:
     """Settings of a topic itself, without defaults."""
-    return {name: each.value for name, each in sorted(settings.items()) if each.is_own}
+    return {name: setting.value for name, setting in sorted(settings.items()) if setting.is_own}
 
 
 class MemoryTopicAdmin(_CanFail):

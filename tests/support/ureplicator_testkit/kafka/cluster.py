@@ -84,6 +84,8 @@ class ClusterModel(Generic[L]):
         nodes: int = 1,
         new_id: NewId = random_id,
     ) -> None:
+        self.passed: Callable[[], None] = lambda: None
+        """Called while a client waits."""
         self.cluster_id = cluster_id
         self.nodes = {n: Broker(n, f"{cluster_id}{n}", 9092) for n in range(1, nodes + 1)}
         self.partitions: dict[str, int] = {}

@@ -82,7 +82,7 @@ class ControlNetwork:
         return self.model.nodes[node_id]
 
     def count(self, name: str) -> int:
-        return sum(each == name for _, each in self.requests)
+        return sum(sent == name for _, sent in self.requests)
 
 
 class ControlChannel(BlockingConnection):
@@ -170,8 +170,8 @@ class ControlChannel(BlockingConnection):
             cluster_id=view.cluster_id,
             controller_id=1,
             brokers=[
-                brokers(node_id=each.node_id, host=each.host, port=each.port, rack=None)
-                for each in view.brokers.values()
+                brokers(node_id=broker.node_id, host=broker.host, port=broker.port, rack=None)
+                for broker in view.brokers.values()
             ],
             topics=known + missing,
         )

@@ -28,7 +28,8 @@ class Coordinator(ClusterClient):
     what it shows of topics. `closed`: it takes no connections, and has closed those that there were.
     `unreadable`: topics whose positions it does not show, and the error code beside each partition.
     `untaken`: topics whose positions it does not take, alike; it takes the others of the request.
-    `replicas`, `in_sync`, `min_in_sync`: of each partition; with fewer, rows are refused.
+    `settings`: of each broker. `replicas`, `in_sync`, `min_in_sync`: of each partition; with fewer, rows are
+    refused.
     """
 
     def __init__(self, **scripts: list[Any]) -> None:
@@ -44,8 +45,11 @@ class Coordinator(ClusterClient):
         self.unreadable: dict[str, int] = {}
         self.untaken: dict[str, int] = {}
         self.replicas = self.in_sync = self.min_in_sync = 1
+        self.settings: dict[str, str] = {}
         self.ends: list[bool] = []
         """Outcome that each EndTxn requested."""
+        self.produced: list[bytes] = []
+        """Batches of rows, in order; those that were refused, too."""
         self.view_found = ClusterView("cluster", {}, {}, {})
         self.closed = False
         self.created: list[tuple[str, int]] = []
@@ -165,21 +169,26 @@ class Coordinator(ClusterClient):
     def _DescribeConfigs(self, request: Any, response: Any, code: int) -> Any:
         rows = response.DescribeConfigsResult
         (resource,) = request.resources
-        (name,) = resource.configuration_keys
-        config = rows.DescribeConfigsResourceResult(
-            name=name, value=str(self.min_in_sync), synonyms=[]
-        )
+        known = {**self.settings, "min.insync.replicas": str(self.min_in_sync)}
+        configs = [
+            rows.DescribeConfigsResourceResult(name=name, value=known[name], synonyms=[])
+            for name in resource.configuration_keys
+            if name in known
+        ]
         found = rows(
             error_code=code,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=[] if code else [config],
+            configs=[] if code else configs,
         )
         return response(version=request.version, results=[found])
 
     def _Produce(self, request: Any, response: Any, code: int) -> Any:
         if self.in_sync < min(self.min_in_sync, self.replicas):
             code = code or ErrorCode.NOT_ENOUGH_REPLICAS
+        self.produced += [
+            bytes(row.records) for topic in request.topic_data for row in topic.partition_data
+        ]
         topics = response.TopicProduceResponse
         rows = topics.PartitionProduceResponse
         return response(
@@ -197,12 +206,13 @@ class Coordinator(ClusterClient):
         )
 
     def _CreateTopics(self, request: Any, response: Any, code: int) -> Any:
-        self.created += [(each.name, each.replication_factor) for each in request.topics]
+        self.created += [(topic.name, topic.replication_factor) for topic in request.topics]
         rows = response.CreatableTopicResult
         return response(
             version=request.version,
             topics=[
-                rows(name=each.name, error_code=code, error_message=None) for each in request.topics
+                rows(name=topic.name, error_code=code, error_message=None)
+                for topic in request.topics
             ],
         )
 

@@ -52,6 +52,11 @@ class RequestKeys:
         self._head = b""
         self._left = 0
 
+    @property
+    def between(self) -> bool:
+        """The last request that began is complete."""
+        return not self._left and not self._head
+
     def of(self, portion: bytes) -> Iterator[int]:
         while portion:
             skipped = min(self._left, len(portion))

@@ -25,6 +25,7 @@ from ureplicator_common.kafka import (
     Position,
     PositionOrError,
 )
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, PositionStore, TargetPartition
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 
@@ -34,13 +35,15 @@ FROZEN_TIMEOUT_S = 30.0
 
 
 class Ledger:
-    """`refused`: partitions that the coordinator takes no position for, and its error name. `unreadable`:
-    topics whose positions it does not show, and why."""
+    """`refused`: partitions that the coordinator takes no position for, and its error name.
+    `metadata_limits`: most characters of metadata that it takes for a partition
+    (`offset.metadata.max.bytes`). `unreadable`: topics whose positions it does not show, and why."""
 
     def __init__(self) -> None:
         self.epochs: dict[str, int] = {}
         self.positions: dict[TargetPartition, Position] = {}
         self.refused: dict[TargetPartition, str] = {}
+        self.metadata_limits: dict[TargetPartition, int] = {}
         self.unreadable: dict[str, str] = {}
 
     def initialise(self, transactional_id: str) -> int:
@@ -84,7 +87,12 @@ class Ledger:
         """As `commit`, before the end of the transaction."""
         if not self.is_current(transactional_id, epoch):
             raise Fenced(transactional_id)
-        refused = {key: self.refused[key] for key in positions if key in self.refused}
+        refused = {
+            key: ErrorCode.OFFSET_METADATA_TOO_LARGE.name
+            for key, at in positions.items()
+            if len(at.metadata) > self.metadata_limits.get(key, len(at.metadata))
+        }
+        refused |= {key: self.refused[key] for key in positions if key in self.refused}
         if refused.keys() - set(optional):
             raise CommitRefused(refused)
         return refused
@@ -189,8 +197,8 @@ class MemoryPositions(PositionStore):
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         def effect() -> None:
-            for each in transactional_ids:
-                self.ledger.initialise(each)
+            for transactional_id in transactional_ids:
+                self.ledger.initialise(transactional_id)
 
         self._request("fence", *transactional_ids, effect=effect)
 

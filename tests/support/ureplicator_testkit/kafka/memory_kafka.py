@@ -25,6 +25,8 @@ from ureplicator_testkit.kafka.cluster import ClusterModel, TopicPartition
 from ureplicator_worker.wire import fetch_api, produce_api
 
 TURN_MS = 30
+READ_BYTES = 1 << 16
+"""Less than what the allocator maps and unmaps for each call."""
 
 CheckTransaction = Callable[[TopicPartition, bytes, int], int]
 
@@ -35,6 +37,21 @@ class SessionEntry:
 
     topic_id: Any
     row: Any
+
+
+@dataclass(frozen=True)
+class Read:
+    """Findings of a fetch in one partition. `diverging`: see `BatchLog.diverging`."""
+
+    log: BatchLog
+    error: int
+    diverging: tuple[int, int] | None
+    high_watermark: int
+    batches: list[bytes]
+
+    def is_change(self) -> bool:
+        """True if a session's response has to hold the partition."""
+        return bool(self.batches or self.error or self.diverging)
 
 
 @dataclass
@@ -133,7 +150,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             return
         pace = self.pace.get(peer.node_id)
         try:
-            while data := peer.connection.recv(1 << 20 if pace is None else pace):
+            while data := peer.connection.recv(READ_BYTES if pace is None else pace):
                 peer.incoming += data
                 if pace is not None:
                     break
@@ -156,7 +173,8 @@ class MemoryKafka(ClusterModel[BatchLog]):
             (size,) = struct.unpack_from(">i", peer.incoming)
             if len(peer.incoming) < 4 + size:
                 return
-            request = bytes(peer.incoming[4 : 4 + size])
+            with memoryview(peer.incoming) as incoming:
+                request = bytes(incoming[4 : 4 + size])
             del peer.incoming[: 4 + size]
             if peer.node_id in self.delaying and api_key(request) == produce_api.API_KEY:
                 self.delaying.remove(peer.node_id)
@@ -176,6 +194,9 @@ class MemoryKafka(ClusterModel[BatchLog]):
         """The delayed produces, whatever has happened since. No client gets a response."""
         while self._delayed:
             self._respond(*self._delayed.popleft())
+
+    def lose_delayed(self) -> None:
+        self._delayed.clear()
 
     def _send(self, peer: Peer) -> None:
         allowed = self.cut_after.get(peer.node_id)
@@ -335,15 +356,17 @@ class MemoryKafka(ClusterModel[BatchLog]):
         for (named, number), entry in list(session.items()):
             key = (self._name(named), number)
             fault = self._fetch_fault(node_id, key, entry.row, request.version)
-            row = self._fetched_row(fault, key, entry.row, room, request)
-            room -= len(row.records or b"")
-            if row.records:  # the others come first in the next request of the session
+            read = self._read(fault, key, entry.row, room, request)
+            room -= sum(map(len, read.batches))
+            if read.batches:  # the others come first in the next request of the session
                 session[named, number] = session.pop((named, number))
+            if not read.is_change() and request.session_epoch > 0:
+                continue
+            row = self._fetched_row(read, key, entry.row)
             if request.version >= fetch_api.LEADERS:
                 moved |= self._name_leader(row, key)
-            if changed(row) or request.session_epoch <= 0:
-                empty = topics(topic=named, topic_id=entry.topic_id, partitions=[])
-                responses.setdefault(named, empty).partitions.append(row)
+            empty = topics(topic=named, topic_id=entry.topic_id, partitions=[])
+            responses.setdefault(named, empty).partitions.append(row)
         return FetchResponse(
             version=request.version,
             throttle_time_ms=0,
@@ -374,49 +397,45 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self.empty_fetches[key] = max(0, left - 1)
         return left > 0 or max_wait_ms < self.remote_ms.get(key, 0)
 
-    def _fetched_row(
-        self, error: int, key: TopicPartition, want: Any, room: int, request: Any
-    ) -> Any:
-        found: list[bytes] = []
-        log = self.logs.get(key, BatchLog())
+    def _read(self, error: int, key: TopicPartition, want: Any, room: int, request: Any) -> Read:
+        log = self.logs.get(key) or BatchLog()
         diverging = None if error else log.diverging(want.fetch_offset, want.last_fetched_epoch)
         if diverging:
             room = 0
         elif not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         high_watermark = log.end
+        found: list[bytes] = []
         if not error and room > 0 and not self._is_late(key, request.max_wait_ms):
             if late := self.late_appends.get(key):
                 log.put(late.popleft())
             limit = min(room, want.partition_max_bytes)
             stable = request.isolation_level == READ_COMMITTED
             found = log.fetch(want.fetch_offset, limit, stable=stable)
+        return Read(log, int(error), diverging, high_watermark, found)
+
+    def _fetched_row(self, read: Read, key: TopicPartition, want: Any) -> Any:
         rows = FetchResponse.FetchableTopicResponse.PartitionData
-        epoch, end_offset = diverging or (-1, -1)
+        epoch, end_offset = read.diverging or (-1, -1)
         return rows(
             diverging_epoch=rows.EpochEndOffset(epoch=epoch, end_offset=end_offset),
             partition_index=key[1],
-            error_code=int(error),
-            high_watermark=-1 if error else high_watermark,
-            last_stable_offset=-1 if error else log.stable_end,
-            log_start_offset=log.start,
+            error_code=read.error,
+            high_watermark=-1 if read.error else read.high_watermark,
+            last_stable_offset=-1 if read.error else read.log.stable_end,
+            log_start_offset=-1 if read.error else read.log.start,
             aborted_transactions=[
                 rows.AbortedTransaction(producer_id=producer, first_offset=first)
-                for producer, first in log.aborted_in(want.fetch_offset, found)
+                for producer, first in read.log.aborted_in(want.fetch_offset, read.batches)
             ],
             preferred_read_replica=-1,
-            records=b"".join(found),
+            records=b"".join(read.batches),
         )
 
 
 def api_key(request: bytes) -> int:
     key: int = struct.unpack_from(">h", request)[0]
     return key
-
-
-def changed(row: Any) -> bool:
-    """True if a session's response has to hold the partition."""
-    return bool(row.records or row.error_code or row.diverging_epoch.end_offset >= 0)
 
 
 def requested_topic(topic: Any) -> str:

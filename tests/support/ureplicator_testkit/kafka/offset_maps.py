@@ -62,6 +62,6 @@ def backward(segments: Sequence[MapSegment], target_offset: int) -> int | None:
 def map_of(*chunks: Chunk) -> PartitionMap:
     """The map of a partition with these rows."""
     known = PartitionMap()
-    for each in chunks:
-        known.add(encode_chunk(each))
+    for chunk in chunks:
+        known.add(encode_chunk(chunk))
     return known

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from itertools import count
 
 from ureplicator_common.kafka import ClusterUnavailable, Position, PositionOrError
 from ureplicator_common.kafka.errors import ErrorCode
@@ -27,11 +28,13 @@ FIRST_PRODUCER_ID, PRODUCER_IDS = 500, 1_000
 """Producer id of the first transactional id; and how many ids lie between two that one transactional id
 gets in turn."""
 EPOCHS = 32_767
+FIRST_DATA_ID = 100_000
 
 
 class TransactionLedger(ScriptedLedger):
     """`protocol`: finalized by the cluster. `epochs_each`: epochs of a producer id; then the transactional id
-    gets another one. `unaddable`: partitions that are refused in a transaction, and the error's name."""
+    gets another one; `data_epochs`: the same of ids that name producers of data. `unaddable`: partitions that
+    are refused in a transaction, and the error's name."""
 
     def __init__(self, target: MemoryKafka, protocol: TransactionProtocol) -> None:
         super().__init__()
@@ -44,9 +47,15 @@ class TransactionLedger(ScriptedLedger):
         """Calls of `wait_for_markers`."""
         self.history: list[tuple[str, TargetPartition, Position]] = []
         """Every position that was committed, by whom."""
+        self.late_markers = 0
+        """Control records of fences that are written only while somebody waits."""
+        self.data_epochs = EPOCHS
+        self._data: dict[str, Producer] = {}
+        self._data_ids = count(FIRST_DATA_ID)
+        self._late_markers: deque[tuple[TopicPartition, bytes]] = deque()
+        target.passed = self.write_markers
         self._target = target
         self._added: dict[str, set[TopicPartition]] = {}
-        self._with_data: set[str] = set()
         self._prepared: deque[tuple[str, Mapping[TargetPartition, Position]]] = deque()
         target.check_transaction = self._check
 
@@ -90,7 +99,7 @@ class TransactionLedger(ScriptedLedger):
             raise
         taken = {key: at for key, at in positions.items() if key not in refused}
         if refused and not taken:
-            assert transactional_id not in self._with_data, "data without a position is aborted"
+            assert not self._has_data(transactional_id), "data without a position is aborted"
             self._end(transactional_id, commit=False)
         elif self.preparing:
             self._prepared.append((transactional_id, taken))
@@ -104,7 +113,7 @@ class TransactionLedger(ScriptedLedger):
         return any(partition in positions for _, positions in self._prepared)
 
     def prepared(self, transactional_id: str) -> bool:
-        return any(each == transactional_id for each, _ in self._prepared)
+        return any(writer == transactional_id for writer, _ in self._prepared)
 
     def finish(self) -> None:
         """The markers of prepared transactions are written at last."""
@@ -121,8 +130,43 @@ class TransactionLedger(ScriptedLedger):
 
     def fence(self, transactional_ids: Iterable[str]) -> None:
         """Another process initialises ids that there are."""
-        for each in self.epochs.keys() & set(transactional_ids):
-            self.initialise(each)
+        for transactional_id in self.epochs.keys() & set(transactional_ids):
+            self.initialise(transactional_id)
+
+    def data_producer(self, name: str) -> Producer:
+        """Of a name that is not known, or whose epochs have run out, another id (KIP-360)."""
+        known = self._data.get(name)
+        goes_on = known is not None and known.epoch + 1 < self.data_epochs
+        self._data[name] = (
+            Producer(known.id, known.epoch + 1)
+            if known is not None and goes_on
+            else Producer(next(self._data_ids), 0)
+        )
+        return self._data[name]
+
+    def forget_data_producers(self) -> None:
+        """None of them was used for `transactional.id.expiration.ms`."""
+        self._data.clear()
+
+    def fence_data(self, name: str, partitions: Iterable[TargetPartition]) -> Producer:
+        producer = self.data_producer(name)
+        for key in partitions:
+            written = marker(
+                base_offset=0,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                commit=False,
+            )
+            self._late_markers.append((key, written))
+        if not self.late_markers:
+            self.write_markers()
+        self.late_markers = max(0, self.late_markers - 1)
+        return producer
+
+    def write_markers(self) -> None:
+        while self._late_markers:
+            key, written = self._late_markers.popleft()
+            self._target.logs[key].put(written)
 
     def bump(self, transactional_id: str) -> int:
         """Begin the next epoch: with the implicit protocol each transaction has a producer of its own."""
@@ -136,15 +180,22 @@ class TransactionLedger(ScriptedLedger):
 
     def _end(self, transactional_id: str, *, commit: bool) -> None:
         id, _ = self.producer(transactional_id, self.epochs[transactional_id])
-        self._with_data.discard(transactional_id)
         for key in self._added.pop(transactional_id, set()):
             self._target.logs[key].put(marker(base_offset=0, producer_id=id, commit=commit))
+
+    def _has_data(self, transactional_id: str) -> bool:
+        id, _ = self.producer(transactional_id, self.epochs[transactional_id])
+        added = self._added.get(transactional_id, set())
+        return any(id in self._target.logs[key].transactions for key in added)
 
     def _check(self, key: TopicPartition, batch: bytes, version: int) -> int:
         if not header_field(batch, "attributes") & TRANSACTIONAL:
             return ErrorCode.NONE
         producer = header_field(batch, "producer_id"), header_field(batch, "producer_epoch")
-        current = {self.producer(each, self.epochs[each]): each for each in self.epochs}
+        current = {
+            self.producer(transactional_id, self.epochs[transactional_id]): transactional_id
+            for transactional_id in self.epochs
+        }
         if producer not in current:
             known = producer[0] in {id for id, _ in current}
             return (
@@ -157,7 +208,6 @@ class TransactionLedger(ScriptedLedger):
             added.add(key)
         if key not in added:
             return ErrorCode.INVALID_TXN_STATE
-        self._with_data.add(current[producer])
         return ErrorCode.NONE
 
 
@@ -204,6 +254,26 @@ class MemoryTransactions(MemoryPositions):
                 self.epoch -= 1
         self.protocol = self.ledger.protocol
         return refused
+
+    def data_producer(self, name: str) -> Producer:
+        given: list[Producer] = []
+        self._request(
+            "data producer", name, effect=lambda: given.append(self.ledger.data_producer(name))
+        )
+        return given[-1]
+
+    def fence_data(
+        self, name: str, partitions: Iterable[TargetPartition]
+    ) -> tuple[Producer, dict[TargetPartition, str]]:
+        given: list[Producer] = []
+        unaddable = self.ledger.unaddable
+        wanted = list(partitions)
+        refused = {key: unaddable[key] for key in wanted if key in unaddable}
+        keys = [key for key in wanted if key not in refused]
+        self._request(
+            "fence data", keys, effect=lambda: given.append(self.ledger.fence_data(name, keys))
+        )
+        return given[-1], refused
 
     def wait_for_markers(self) -> None:
         self.ledger.waited += 1

@@ -5,9 +5,9 @@ The worker has its own code for records; this library's is the judge of it.
 
 from __future__ import annotations
 
-import random
+import hashlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -40,6 +40,9 @@ FIELDS = {
 }
 
 
+PRODUCER = ("producer_id", "producer_epoch", "base_sequence")
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record as a consumer sees it."""
@@ -53,7 +56,7 @@ class Record:
 
 def incompressible(name: bytes, size: int) -> bytes:
     """Bytes of a value that stay as many when they are compressed."""
-    return random.Random(name).randbytes(size)  # noqa: S311
+    return hashlib.shake_128(name).digest(size)
 
 
 def decode(stored: bytes | bytearray | memoryview) -> Iterator[Record]:
@@ -137,16 +140,36 @@ def emptied(whole: bytes) -> bytes:
     return patched(whole[:HEADER_BYTES], length=length, records=0)
 
 
-def marker(*, base_offset: int, producer_id: int, commit: bool, leader_epoch: int = 0) -> bytes:
+def compacted(whole: bytes, kept: Collection[int]) -> bytes:
+    """The batch with the records at these offsets only. Its other offsets and its sequences stay."""
+    if not kept:
+        return emptied(whole)
+    base = field(whole, "base_offset")
+    records = [record for record in decode(whole) if record.offset in kept]
+    rows = [(row.timestamp_ms, row.key, row.value, row.headers) for row in records]
+    left = batch(rows, deltas=[record.offset - base for record in records])
+    same = ("base_offset", "leader_epoch", "last_offset_delta", *PRODUCER)
+    return patched(left, **{name: field(whole, name) for name in same})
+
+
+def marker(
+    *,
+    base_offset: int,
+    producer_id: int,
+    commit: bool,
+    leader_epoch: int = 0,
+    producer_epoch: int = 0,
+) -> bytes:
     """A control batch: the end of a transaction."""
     key = struct.pack(">hh", 0, int(commit))
-    return batch(
+    built = batch(
         [(1_000, key, struct.pack(">hi", 0, 0), ())],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         producer_id=producer_id,
         attributes=TRANSACTIONAL | CONTROL,
     )
+    return patched(built, producer_epoch=producer_epoch)
 
 
 def old_batch(

@@ -9,14 +9,16 @@ The format is the coordinator's: `OffsetCommitKey` 0 and 1, `OffsetCommitValue` 
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from confluent_kafka import OFFSET_BEGINNING
+
 from ureplicator_common.kafka.provenance import Provenance
-from ureplicator_testkit.records.topics import read_all
+from ureplicator_testkit.records.topics import offsets, read_all
+from ureplicator_testkit.servers.replicas import GROUPS_TOPIC, partition_of
 
 METADATA_AT = 14  # behind version, offset and leader epoch
-OFFSETS_TOPIC = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,33 @@ class CommittedOffset:
     worker: str
 
 
-def commits(bootstrap: str, group: str, topic: str) -> list[CommittedOffset]:
-    """Commits for one target topic, in order per partition."""
-    log = read_all(bootstrap, OFFSETS_TOPIC)
-    pairs = ((record.key, record.value) for part in log.values() for record in part if record.key)
-    return [commit for key, value in pairs if (commit := decode(key, value, group, topic))]
+class CommitLog:
+    """Commits of a group for one target topic, after this moment. `read` gives all of them so far: it reads
+    from where it ended before, and the group's partition alone: the topic holds the commits of all tests."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, *, since: int | None = None) -> None:
+        """`since`: an offset, instead of this moment."""
+        self._bootstrap, self._group, self._topic = bootstrap, group, topic
+        ends = offsets(bootstrap, GROUPS_TOPIC)
+        self._partition = partition_of(group, len(ends))
+        self._next = ends[self._partition][1] if since is None else since
+        self._found: list[CommittedOffset] = []
+
+    def read(self) -> Sequence[CommittedOffset]:
+        """In order per partition."""
+        only = [self._partition]
+        (records,) = read_all(self._bootstrap, GROUPS_TOPIC, only=only, since=self._next).values()
+        for record in records:
+            self._next = record.offset + 1
+            if record.key:
+                commit = decode(record.key, record.value, self._group, self._topic)
+                self._found += [commit] if commit else []
+        return self._found
+
+
+def commits(bootstrap: str, group: str, topic: str) -> Sequence[CommittedOffset]:
+    """All that the coordinator still has."""
+    return CommitLog(bootstrap, group, topic, since=OFFSET_BEGINNING).read()
 
 
 def decode(

@@ -25,7 +25,7 @@ def chunks(log: Sequence[Placed], *, end: int | None = None, size: int = 500) ->
     for first in range(0, len(log), size):
         part = log[first : first + size]
         offsets = [offset for offset, _ in part]
-        yield Chunk(offsets, [each for _, each in part], offsets[-1] + 1, 100 * len(part))
+        yield Chunk(offsets, [held for _, held in part], offsets[-1] + 1, 100 * len(part))
     if end is not None:
         yield Chunk((), (), end, 0)
 
@@ -65,16 +65,16 @@ class History:
 
     def without(self, content: Content) -> History:
         """The same, had the target never received these records: its log has no holes then."""
-        kept = [each for each in self.target if each[1] != content]
+        kept = [record for record in self.target if record[1] != content]
         offsets = [offset for offset, _ in self.target]
-        contents = [each for _, each in kept]
+        contents = [record for _, record in kept]
         return replace(self, target=tuple(zip(offsets, contents, strict=False)))
 
     def with_foreign(self, content: Content, place: int) -> History:
         """The same, had somebody else written this record to the target before its record number `place`."""
         kept = list(self.target)
         offset = kept[place][0]
-        behind = [(each + 1, other) for each, other in kept[place:]]
+        behind = [(at + 1, other) for at, other in kept[place:]]
         return replace(self, target=(*kept[:place], (offset, content), *behind))
 
     def compare_in_two(self, dice: random.Random) -> tuple[Comparison, Comparison]:
@@ -97,11 +97,11 @@ class History:
         *,
         leading: bool = True,
     ) -> Comparison:
-        before = [each for each in self.source if each[0] < start[0]]
+        before = [placed for placed in self.source if placed[0] < start[0]]
         found = Comparison(
             0,
-            Side(chunks([each for each in self.source if each[0] >= start[0]]), start[0]),
-            Side(chunks([each for each in target if each[0] >= start[1]]), start[1]),
+            Side(chunks([placed for placed in self.source if placed[0] >= start[0]]), start[0]),
+            Side(chunks([placed for placed in target if placed[0] >= start[1]]), start[1]),
             required=required,
             leading=leading,
             tail=lambda: chunks(before),
@@ -155,10 +155,10 @@ def history(course: Course, dice: random.Random) -> History:
         target = _compacted(target, target[dice.randrange(len(target))][0])
     if course.delete_source:
         source_start = dice.randrange(required // 2)
-        source = [each for each in source if each[0] >= source_start]
+        source = [placed for placed in source if placed[0] >= source_start]
     if course.delete_target:
         target_start = dice.randrange(target[-1][0] // 3)
-        target = [each for each in target if each[0] >= target_start]
+        target = [placed for placed in target if placed[0] >= target_start]
     limits = Limits(
         source_compacted=course.compact_source,
         target_compacted=course.compact_target,

@@ -56,8 +56,8 @@ class EmptiedFetches:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._thread.join()
-        for each in list(self._open):
-            each.shutdown(socket.SHUT_RDWR)
+        for connection in list(self._open):
+            connection.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
 
     def serve(self, client: socket.socket) -> None:

@@ -22,29 +22,33 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Protocol, Self
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.positions import read_positions
 from ureplicator_common.kafka.transactions.position_rows import all_readable
-from ureplicator_common.model import Delivery, Route
+from ureplicator_common.model import Route
 from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet
 from ureplicator_testkit.histories.checker import Promise
 from ureplicator_testkit.histories.events import Commits
 from ureplicator_testkit.histories.reader import Reader, judge_copy
 from ureplicator_testkit.histories.recorder import History
 from ureplicator_testkit.histories.repeats import NO_LOST_WRITER, Lost
-from ureplicator_testkit.records.commits import CommittedOffset, commits, last_offsets
+from ureplicator_testkit.records.commits import CommitLog, CommittedOffset, last_offsets
 from ureplicator_testkit.records.load import Load
 from ureplicator_testkit.records.topics import create_topic, offsets, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import NotInTimeError, eventually
 
-RATE = 1_500
+RATE = 200
+"""Records a second outside of transactions: test, brokers and judge take the processor for each."""
 COMMITTED_S = 30
 PARTITIONS = 6
 POSITIONS_S = 2.0
+AT_LEAST_ONCE = Promise()
 
 
 class Site(Protocol):
@@ -57,7 +61,7 @@ class Site(Protocol):
 
 class Flow:
     """Belongs to one test; `close` it, however the test ended. `prefix`: of the route's target topics;
-    `delivery`: that of the route."""
+    `promise`: what the route promises."""
 
     def __init__(
         self,
@@ -69,28 +73,29 @@ class Flow:
         rate: int = RATE,
         route: Route = FORTH,
         prefix: str = "",
-        delivery: Delivery = Delivery.AT_LEAST_ONCE,
+        promise: Promise = AT_LEAST_ONCE,
     ) -> None:
         self.topic, self.partitions = topic, partitions
         self.copy = prefix + topic
         self._site, self._fleet, self._route = site, fleet, route
         self._source = site.cluster(route.source).bootstrap
         self._target = site.cluster(route.target).bootstrap
-        self._delivery = delivery
+        self._promise = promise
         self._beside: tuple[Flow, ...] = ()
         self.history = History(fleet.folder / f"{topic}.history")
         self._load = Load(
             self._source, topic, partitions=partitions, records_per_s=rate, add=self.history.add
         )
+        self._commits = CommitLog(self._target, fleet.group(route), self.copy)
         self._client = ClusterClient(self._target)
-        exactly_once = delivery is Delivery.EXACTLY_ONCE
         self.reader = Reader(
             self._target,
             topic,
             self.copy,
             partitions=partitions,
             add=self.history.add,
-            positions=self._positions if exactly_once else None,
+            isolation=promise.isolations[-1],
+            positions=self._positions if promise.transactional else None,
         )
 
     def start(self, *beside: Flow) -> Self:
@@ -239,15 +244,15 @@ class Flow:
     def _judge(self, repeats: Lost) -> None:
         self._wait_transactions_ended()
         self.wait_caught_up()
-        self._wait_committed()
+        committed = self._wait_committed()
         self.reader.stop()
-        self.history.add(Commits(self._commits()))
+        self.history.add(Commits(committed))
         judge_copy(
             self.history,
-            Promise(self._delivery, repeats),
+            replace(self._promise, lost=repeats),
             topic=self.topic,
             source=read_all(self._source, self.topic),
-            target=read_all(self._target, self.copy),
+            target=partial(read_all, self._target, self.copy),
         )
 
     def heal(self) -> None:
@@ -267,18 +272,17 @@ class Flow:
 
         eventually(ended, COMMITTED_S, f"all transactions of {self.topic} have ended")
 
-    def _wait_committed(self) -> None:
-        """The copy follows the last markers, too, which hold no records."""
+    def _wait_committed(self) -> Sequence[CommittedOffset]:
+        """All commits, once the copy has followed the last markers, too, which hold no records."""
+        left: dict[int, tuple[int, int]] = {}
 
-        def remaining() -> dict[int, tuple[int, int]]:
-            last = last_offsets(self._commits())
-            ends = self._source_ends()
-            return {n: (last.get(n, -1), ends[n]) for n in ends if last.get(n) != ends[n]}
+        def is_complete() -> bool:
+            last, ends = last_offsets(self._commits.read()), self._source_ends()
+            left.clear()
+            left.update({n: (last.get(n, -1), ends[n]) for n in ends if last.get(n) != ends[n]})
+            return not left
 
         with contextlib.suppress(NotInTimeError):
-            eventually(lambda: not remaining(), COMMITTED_S, "all is committed")
-        left = remaining()
+            eventually(is_complete, COMMITTED_S, "all is committed")
         assert not left, f"committed, and end of the source, by partition: {left}"
-
-    def _commits(self) -> list[CommittedOffset]:
-        return commits(self._target, self._fleet.group(self._route), self.copy)
+        return self._commits.read()

@@ -11,6 +11,7 @@ from typing import Any
 
 from ureplicator_common.model import Delivery, Route
 from ureplicator_testkit.fleet.real_fleet import Fleet
+from ureplicator_testkit.histories.checker import Promise
 from ureplicator_testkit.records.flow import Flow, Site
 
 HANDLED = "-handled"
@@ -42,9 +43,10 @@ def start_four_flows(
         ends.callback(flow.close)
         return flow
 
-    once: dict[str, Any] = {"route": ONCE, "delivery": Delivery.EXACTLY_ONCE, **others}
+    once = Promise(Delivery.EXACTLY_ONCE)
+    transactions = Promise(Delivery.EXACTLY_ONCE, transactional=True)
     return made(topic, **first).start(
         made(topic + HANDLED, **others),
-        made(f"{topic}-once", **once),
-        made(f"{topic}-once{HANDLED}", **once),
+        made(f"{topic}-once", route=ONCE, promise=once, **others),
+        made(f"{topic}-once{HANDLED}", route=ONCE, promise=transactions, **others),
     )

@@ -45,14 +45,14 @@ def judged(payloads: Sequence[Payload], versions: Sequence[str]) -> list[Payload
     """The payloads, each with those of the versions that read it."""
     read: Mapping[str, list[bool]] = {version: _verdicts(version, payloads) for version in versions}
     return [
-        replace(each, readers=tuple(version for version in versions if read[version][number]))
-        for number, each in enumerate(payloads)
+        replace(payload, readers=tuple(version for version in versions if read[version][number]))
+        for number, payload in enumerate(payloads)
     ]
 
 
 def _verdicts(version: str, payloads: Sequence[Payload]) -> list[bool]:
     with java_consumers(version) as jvm:
-        return [is_read(jvm, each) for each in payloads]
+        return [is_read(jvm, payload) for payload in payloads]
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Every kind of batch, produced in the background during a fault.
 
-    first    a batch of 16,000 records, and two long transactions, one of them aborted: each is more
+    first    a batch of 5,000 records, and two long transactions, one of them aborted, each of more
              than one fetch brings of a partition
-    then     one thread sends batches of 1 to 2,000 records in each codec; another one transactions
+    then     one thread sends batches of 1 to 500 records in each codec; another one transactions
              of several batches, every third of them aborted
 
 Each record names its topic, its partition and its number (`labels`). What is sent, acknowledged and aborted
@@ -29,8 +29,9 @@ from ureplicator_testkit.records.topics import CODECS, NewRecord, produce, send_
 
 FLUSH_S = 120
 PAUSE_S = 0.02
-LARGEST_BATCH = 16_000
-SIZES = (1, 20, 1, 5, 20, 200, 1, 20, 2_000, 20, 1, 60)
+LARGEST_BATCH = 5_000
+"""More than a chunk of the record lane (`CHUNK_BYTES`)."""
+SIZES = (1, 20, 1, 5, 20, 200, 1, 20, 500, 20, 1, 60)
 """Records of one batch after the other; those of 20 or fewer go round all partitions."""
 ROUND_ROBIN_BELOW = 21
 LONG_TRANSACTION_RECORDS = 1_500

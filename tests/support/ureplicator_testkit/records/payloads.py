@@ -45,11 +45,11 @@ def to_json(payloads: Sequence[Payload]) -> str:
     """Content of the file, a line for each payload."""
     rows = (
         {
-            "input": each.name,
-            "codec": each.codec,
-            "payload": each.payload.hex(),
-            "read by": each.readers,
+            "input": payload.name,
+            "codec": payload.codec,
+            "payload": payload.payload.hex(),
+            "read by": payload.readers,
         }
-        for each in payloads
+        for payload in payloads
     )
     return "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"

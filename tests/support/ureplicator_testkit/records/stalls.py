@@ -47,7 +47,7 @@ class Stalls:
 
     def begin(self, now_s: float) -> None:
         self._last_s = dict.fromkeys(range(self._partitions), now_s)
-        self._pauses: dict[int, list[Pause]] = {each: [] for each in range(self._partitions)}
+        self._pauses: dict[int, list[Pause]] = {number: [] for number in range(self._partitions)}
 
     def progress(self, partition: int, now_s: float) -> None:
         self._pauses[partition].append((self._last_s[partition], now_s))
@@ -74,7 +74,7 @@ def longest_alone_s(pauses: Iterable[Pause], others: Iterable[Pause]) -> float:
     A copy waits for the source and then for the target. So its pause may be as long as one of each end
     together, and a pause of another moment excuses nothing.
     """
-    long = sorted(each for each in others if each[1] - each[0] >= LONG_PAUSE_S)
+    long = sorted(other for other in others if other[1] - other[0] >= LONG_PAUSE_S)
     return max((_uncovered_s(pause, long) for pause in pauses), default=0.0)
 
 

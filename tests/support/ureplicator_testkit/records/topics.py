@@ -293,16 +293,17 @@ def read_all(
     isolation: str = "read_committed",
     *,
     only: Collection[int] = (),
+    since: int = OFFSET_BEGINNING,
     deadline_s: float = 60,
 ) -> dict[int, tuple[ConsumedRecord, ...]]:
-    """Every record of a topic as of now, by partition, from the first that is left.
+    """Every record of a topic as of now, by partition, from the first that is left or from an offset.
 
     `only` these partitions; all of them when none is named.
     """
     with open_consumer(bootstrap, isolation) as consumer:
         partitions = [p for p in _partitions_of(consumer, topic) if p in only or not only]
         log: dict[int, list[ConsumedRecord]] = {partition: [] for partition in partitions}
-        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+        consumer.assign([TopicPartition(topic, p, since) for p in partitions])
         pending = set(partitions)
         quiet_s = 0.0
         while pending:
@@ -363,7 +364,8 @@ def _partitions_of(consumer: Consumer, topic: str) -> Sequence[int]:
 
 
 @contextmanager
-def open_consumer(bootstrap: str, isolation: str) -> Iterator[Consumer]:
+def open_consumer(bootstrap: str, isolation: str, *, wait_ms: int = 50) -> Iterator[Consumer]:
+    """`wait_ms`: how long a fetch waits for records, and so the end of a partition is not found before."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -374,7 +376,7 @@ def open_consumer(bootstrap: str, isolation: str) -> Iterator[Consumer]:
             "auto.offset.reset": "earliest",
             "isolation.level": isolation,
             "check.crcs": True,
-            "fetch.wait.max.ms": 50,
+            "fetch.wait.max.ms": wait_ms,
             **QUIET,
         }
     )

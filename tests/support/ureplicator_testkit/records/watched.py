@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import Any, Self
 
 import requests
@@ -41,8 +42,8 @@ class WatchedTopic:
         self.topic, self.copy, beside = topic, prefix + topic, f"{topic}-beside"
         self._site, self._fleet, self._worker = site, fleet, worker
         create_placed(site.source, topic)
-        for each in (self.copy, beside):
-            create_placed(site.target, each)
+        for name in (self.copy, beside):
+            create_placed(site.target, name)
         self.history = History(fleet.folder / f"{topic}.history")
         add = self.history.add
         self.at_source = Trickle(site.source.bootstrap, topic, partitions=PARTITIONS, add=add)
@@ -64,8 +65,8 @@ class WatchedTopic:
 
     def begin(self) -> None:
         """Pauses and reasons count from here on."""
-        for each in (self.at_source.stalls, self.at_target.stalls):
-            each.begin(time.monotonic())
+        for stalls in (self.at_source.stalls, self.at_target.stalls):
+            stalls.begin(time.monotonic())
         self.watch.begin()
 
     def stop(self) -> None:
@@ -92,7 +93,7 @@ class WatchedTopic:
 
         def moving() -> bool:
             stalls = (self.at_source.stalls, self.at_target.stalls, self.watch.stalls)
-            return all(each.all_moved_since(began_s) for each in stalls)
+            return all(side.all_moved_since(began_s) for side in stalls)
 
         eventually(moving, MOVES_S, f"{self.topic} and its copy move")
 
@@ -100,8 +101,8 @@ class WatchedTopic:
         """Prints the longest pause of each partition."""
         now_s = time.monotonic()
         source, target, copy = (
-            each.longest_s(now_s)
-            for each in (self.at_source.stalls, self.at_target.stalls, self.watch.stalls)
+            stalls.longest_s(now_s)
+            for stalls in (self.at_source.stalls, self.at_target.stalls, self.watch.stalls)
         )
         for number, pause_s in copy.items():
             print(
@@ -122,13 +123,13 @@ class WatchedTopic:
     def _longest_alone_s(self, number: int, now_s: float) -> float:
         """Longest time in a pause of the copy without a pause of a producer."""
         producers = (self.at_source.stalls, self.at_target.stalls)
-        others = [pause for each in producers for pause in each.pauses(number, now_s)]
+        others = [pause for producer in producers for pause in producer.pauses(number, now_s)]
         return longest_alone_s(self.watch.stalls.pauses(number, now_s), others)
 
     def assert_well_elsewhere(self, broker: int) -> None:
         """A partition that another broker leads has no connection at fault, however long it waits."""
         for number, brokers in enumerate(ROTATED):
-            wrong = [each for each in self.watch.reasons[number] if CONNECTION.search(each)]
+            wrong = [reason for reason in self.watch.reasons[number] if CONNECTION.search(reason)]
             assert brokers[0] == broker or not wrong, f"partition {number}: {wrong}"
 
     def judge(self) -> None:
@@ -144,7 +145,7 @@ class WatchedTopic:
 
         eventually(copied, MOVES_S, f"{self.topic} is copied")
         self.reader.stop()
-        target = read_all(self._site.target.bootstrap, self.copy)
+        target = partial(read_all, self._site.target.bootstrap, self.copy)
         judge_copy(self.history, Promise(), topic=self.topic, source=source, target=target)
 
     def _status(self) -> dict[int, dict[str, Any]]:

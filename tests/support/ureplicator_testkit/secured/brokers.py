@@ -77,11 +77,11 @@ def secured_properties(
     prefix = f"listener.name.{SECURE.lower()}."
     return {
         "listener.security.protocol.map": ",".join(
-            (*(f"{each}:PLAINTEXT" for each in names), f"{SECURE}:SASL_SSL", f"{MUTUAL}:SSL")
+            (*(f"{name}:PLAINTEXT" for name in names), f"{SECURE}:SASL_SSL", f"{MUTUAL}:SSL")
         ),
         **{
-            f"listener.name.{each.lower()}.{k}": v
-            for each in (SECURE, MUTUAL)
+            f"listener.name.{name.lower()}.{k}": v
+            for name in (SECURE, MUTUAL)
             for k, v in tls.items()
         },
         f"listener.name.{MUTUAL.lower()}.ssl.client.auth": "required",
@@ -90,7 +90,7 @@ def secured_properties(
         f"{prefix}oauthbearer.sasl.jaas.config": (
             f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'
         ),
-        **{f"{prefix}{each.lower()}.sasl.jaas.config": scram for each in _MECHANISMS},
+        **{f"{prefix}{name.lower()}.sasl.jaas.config": scram for name in _MECHANISMS},
         # Each network thread of a listener takes a new certificate by itself: with one, a certificate that
         # a client was shown is every client's.
         "num.network.threads": "1",
@@ -104,9 +104,9 @@ def secured_properties(
 def set_password(cluster: KafkaCluster, password: str = PASSWORD, *, user: str = USER) -> None:
     """Set a password for SCRAM, of both kinds."""
     admin = cluster.admin()
-    for each in _MECHANISMS.values():
+    for mechanism in _MECHANISMS.values():
         change = UserScramCredentialUpsertion(
-            user, ScramCredentialInfo(each, 4096), password.encode()
+            user, ScramCredentialInfo(mechanism, 4096), password.encode()
         )
         for future in admin.alter_user_scram_credentials([change]).values():
             future.result(timeout=30)
@@ -143,7 +143,7 @@ def granted(cluster: KafkaCluster, rights: Sequence[AclBinding]) -> Iterator[Non
         eventually(lambda: all(map(shown, rights)), SEEN_S, "the rights are in force")
         yield
     finally:
-        for removed in admin.delete_acls([_exactly(each) for each in rights]).values():
+        for removed in admin.delete_acls([_exactly(entry) for entry in rights]).values():
             removed.result(timeout=30)
         eventually(lambda: not any(map(shown, rights)), SEEN_S, "the rights are gone")
 

@@ -19,6 +19,7 @@ from ureplicator_testkit.secured.certificates import Authority, Certificate
 from ureplicator_testkit.secured.tokens import TokenEndpoint
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread
+from ureplicator_testkit.servers.server import start_all
 
 REAUTHENTICATION_MS = 5_000
 TOKEN_LIFE_S = 10.0
@@ -49,8 +50,11 @@ def secured_ends(folder: Path) -> Iterator[Secured]:
     with ExitStack() as stack:
         proxy = stack.enter_context(ProxyThread()).proxy(source.listener_port(MUTUAL))
         source.advertise(MUTUAL, proxy.port)
+        start_all(source, target)
         for cluster in (source, target):
-            set_password(stack.enter_context(cluster))
+            stack.callback(cluster.stop)
+        for cluster in (source, target):
+            set_password(cluster)
         endpoint = stack.enter_context(TokenEndpoint(own, life_s=TOKEN_LIFE_S))
         client = authority.issue("copier")
         yield Secured(authority, client, source, target, endpoint, proxy)
@@ -62,14 +66,14 @@ def logins(secured: Secured, mechanism: str, **more: str) -> dict[str, dict[str,
     match mechanism:
         case "certificate":
             return {
-                name: by_certificate(each, secured.authority, secured.client)
-                for name, each in ends.items()
+                name: by_certificate(end, secured.authority, secured.client)
+                for name, end in ends.items()
             }
         case "OAUTHBEARER":
             return {
-                name: by_token(each, secured.authority, secured.endpoint)
-                for name, each in ends.items()
+                name: by_token(end, secured.authority, secured.endpoint)
+                for name, end in ends.items()
             }
     return {
-        name: by_password(each, secured.authority, mechanism, **more) for name, each in ends.items()
+        name: by_password(end, secured.authority, mechanism, **more) for name, end in ends.items()
     }

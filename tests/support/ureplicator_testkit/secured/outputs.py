@@ -147,10 +147,10 @@ def _archive(fleet: Fleet, token_file: str) -> Iterator[tuple[str, str]]:
     result = run(*words, url=fleet.url())
     assert result.exit_code == 0, result.output
     with tarfile.open(archive) as found:
-        for each in found.getmembers():
-            file = found.extractfile(each)
+        for member in found.getmembers():
+            file = found.extractfile(member)
             assert file is not None
-            yield f"archive {each.name}", file.read().decode()
+            yield f"archive {member.name}", file.read().decode()
 
 
 def _commands(fleet: Fleet, token_file: str) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ CLIENT, SECRET = "copier", "client:secret/+ %"
 def unsigned_token(subject: str, *, life_s: float) -> str:
     now_s = time.time()
     claims = {"sub": subject, "iat": now_s, "exp": now_s + life_s, "scope": []}
-    return ".".join(_part(each) for each in ({"alg": "none"}, claims)) + "."
+    return ".".join(_part(part) for part in ({"alg": "none"}, claims)) + "."
 
 
 def _part(content: Any) -> str:

@@ -8,6 +8,15 @@ from pathlib import Path
 
 from ureplicator_testkit.servers.processes import Process
 
+FEW_THREADS = {
+    "num.network.threads": "1",  # of each listener
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "group.coordinator.threads": "1",
+    "share.coordinator.threads": "1",
+}
+"""A broker has a hundred threads by default, most of which wake several times a second."""
+
 
 @dataclass
 class Node:
@@ -39,6 +48,8 @@ def kraft_config(node: Node, nodes: Iterable[Node], properties: Mapping[str, str
             f"{n.node_id}@127.0.0.1:{n.controller_port}" for n in voters
         ),
         "controller.listener.names": "CONTROLLER",
+        # An idle controller writes a record of metadata twice a second, and each broker reads it.
+        "metadata.max.idle.interval.ms": "10000",
         **_common(node, brokers=sum(n.port is not None for n in everyone)),
         **properties,
     }
@@ -63,6 +74,9 @@ def _text(settings: Mapping[str, str]) -> str:
 
 def _common(node: Node, *, brokers: int) -> dict[str, str]:
     replicas = str(min(3, brokers))
+    partitions = (
+        "1" if brokers == 1 else "5"
+    )  # several coordinators only where brokers can have them
     return {
         **_listeners(node),
         "log.dirs": str(node.folder / "data"),
@@ -73,9 +87,9 @@ def _common(node: Node, *, brokers: int) -> dict[str, str]:
         # A killed broker may come back only when its old session is over: 9 s by default.
         "broker.session.timeout.ms": "5000",
         "broker.heartbeat.interval.ms": "1000",
-        "offsets.topic.num.partitions": "5",
+        "offsets.topic.num.partitions": partitions,
         "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.num.partitions": "5",
+        "transaction.state.log.num.partitions": partitions,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",

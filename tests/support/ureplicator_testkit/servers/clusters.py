@@ -5,9 +5,10 @@ in its own protocol: a port opens long before a broker can serve. `stop` removes
 and so does a start that fails.
 
 A cluster of one broker is one combined process. A larger one has a controller process of its own, so
-that any broker can be killed or frozen without losing the quorum. Brokers talk to each other on a
-listener of their own: clients can then be sent through proxies by `advertised_ports`. A client that
-needs a proxy to itself gets a listener to itself (`listeners`, `advertise`).
+that any broker can be killed or frozen without losing the quorum, or (`combined`) its first broker is the
+controller, too. Brokers talk to each other on a listener of their own: clients can then be sent through
+proxies by `advertised_ports`. A client that needs a proxy to itself gets a listener to itself
+(`listeners`, `advertise`).
 """
 
 import base64
@@ -15,21 +16,20 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ureplicator_testkit.servers.broker_config import Node, kraft_config
-from ureplicator_testkit.servers.java import KAFKA_VERSION, QUICK_START, kafka_java
+from ureplicator_testkit.servers.broker_config import FEW_THREADS, Node, kraft_config
+from ureplicator_testkit.servers.java import KAFKA_VERSION, QUICK_START, jars_folder, kafka_java
 from ureplicator_testkit.servers.processes import NotInTimeError, Process, eventually
 from ureplicator_testkit.servers.server import START_DEADLINE_S, Server
 
 CONTROLLER_ID = 100
 CHECKPOINT = "data/bootstrap.checkpoint"
-_formatted: dict[tuple[str, frozenset[tuple[str, int]]], bytes] = {}
-"""The checkpoint that Kafka's tool wrote, by version and features."""
 
 NOT_YET = frozenset(
     {
@@ -65,29 +65,32 @@ class KafkaCluster(Server):
         java_options: Sequence[str] = QUICK_START,
         folder: Path | None = None,
         detached: bool = False,
+        combined: bool = False,
     ) -> None:
         """`properties` go to every broker and win over what this class sets; `features` are finalized at
         these levels; `listeners` name more of them than the usual one, each broker has each; none of
-        `java_options` is for brokers whose speed is measured."""
+        `java_options` is for brokers whose speed is measured, they have all threads; `combined`: the first
+        broker is the controller, too, and is not to be killed."""
         assert ports is None or len(ports) == brokers
         assert advertised_ports is None or len(advertised_ports) == brokers
         super().__init__(name, folder, detached)
         self.brokers = brokers
         self.cluster_id = _new_id()
-        self._properties = dict(properties or {})
+        self._properties = {**(FEW_THREADS if java_options else {}), **(properties or {})}
         self._features = dict(features or {})
         self._version = version
         self._heap_mb = heap_mb
         self._java_options = java_options
         self._nodes: dict[int, Node] = {}
-        self._claim_nodes(ports, advertised_ports)
+        self._claim_nodes(ports, advertised_ports, combined or brokers == 1)
         for node in self._nodes.values():
             for listener in listeners if node.port else ():
                 port = self._claim(None)
                 node.more[listener] = port, port
 
-    def _claim_nodes(self, ports: Sequence[int] | None, advertised: Sequence[int] | None) -> None:
-        combined = self.brokers == 1
+    def _claim_nodes(
+        self, ports: Sequence[int] | None, advertised: Sequence[int] | None, combined: bool
+    ) -> None:
         for index in range(self.brokers):
             port = self._claim(ports[index] if ports else None)
             self._add_node(index + 1, port, advertised[index] if advertised else port)
@@ -213,15 +216,18 @@ class KafkaCluster(Server):
         self._format(*nodes)
 
     def _format(self, *nodes: Node) -> None:
-        """Format by Kafka's tool, once a process for each kind of cluster: what it writes differs by
+        """Format by Kafka's tool, once on a machine for each kind of cluster: what it writes differs by
         ids alone."""
-        kind = self._version, frozenset(self._features.items())
-        if kind not in _formatted:
+        features = "".join(f"-{name}-{level}" for name, level in sorted(self._features.items()))
+        kept = jars_folder() / f"kafka_2.13-{self._version}{features}.checkpoint"
+        if not kept.exists():
             self._format_by_tool(nodes[0])
-            _formatted[kind] = (nodes[0].folder / CHECKPOINT).read_bytes()
+            part = kept.with_name(f"{kept.name}.{_new_id()}.part")
+            part.write_bytes((nodes[0].folder / CHECKPOINT).read_bytes())
+            part.rename(kept)
         for node in nodes:
             (node.folder / CHECKPOINT).parent.mkdir(exist_ok=True)
-            (node.folder / CHECKPOINT).write_bytes(_formatted[kind])
+            (node.folder / CHECKPOINT).write_bytes(kept.read_bytes())
             (node.folder / "data/meta.properties").write_text(
                 f"version=1\ncluster.id={self.cluster_id}\nnode.id={node.node_id}\n"
                 f"directory.id={_new_id()}\n"
@@ -271,16 +277,28 @@ class KafkaCluster(Server):
         return running - {CONTROLLER_ID}
 
     def _warm_up(self) -> None:
-        """Create the internal topics, or the first test pays for them, or fails on them."""
-        settings = {"bootstrap.servers": self._plain_bootstrap(), **QUIET_CLIENT}
-        producer = Producer({**settings, "transactional.id": "warm-up"})
+        """Create the internal topics, or the first test pays for them, or fails on them.
+
+        Both at once: clients pause before they look for a coordinator again.
+        """
+        with ThreadPoolExecutor(2) as pool:
+            for warmed in [pool.submit(self._warm_transactions), pool.submit(self._warm_groups)]:
+                warmed.result()
+
+    def _warm_transactions(self) -> None:
+        producer = Producer({**self._warming(), "transactional.id": "warm-up"})
         self._until_served(lambda: producer.init_transactions(10), "transactions")
-        consumer = Consumer({**settings, "group.id": "warm-up"})
+
+    def _warm_groups(self) -> None:
+        consumer = Consumer({**self._warming(), "group.id": "warm-up"})
         try:
             partitions = [TopicPartition("warm-up", 0)]
             self._until_served(lambda: consumer.committed(partitions, timeout=30), "groups")
         finally:
             consumer.close()
+
+    def _warming(self) -> dict[str, str | int]:
+        return {"bootstrap.servers": self._plain_bootstrap(), **QUIET_CLIENT}
 
     def _until_served(self, request: Callable[[], object], what: str) -> None:
         """A coordinator is elected, moves and loads for a while after the start."""

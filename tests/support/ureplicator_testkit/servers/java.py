@@ -6,6 +6,7 @@ ZooKeeper runs from the jars that pyspark includes; Kafka's are fetched once by 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def kafka_java(
     options: Sequence[str] = QUICK_START,
 ) -> Java:
     """Java for Kafka's classes; its log settings are written into the folder."""
-    options = (*_options(heap_mb, folder), *_shared_classes(version), *options)
+    options = (*_options(heap_mb, folder), *_shared(archive_of_classes(version)), *options)
     if version < "4":
         settings = folder / "log4j.properties"
         settings.write_text(LOG4J1)
@@ -79,11 +80,12 @@ def kafka_java(
     return Java(java_executable(), f"{kafka_jars(version)}/*", options)
 
 
-def zookeeper_java(heap_mb: int, folder: Path) -> Java:
+def zookeeper_java(heap_mb: int, folder: Path, *, options: Sequence[str] = QUICK_START) -> Java:
     """Java for ZooKeeper's classes; its log settings are written into the folder."""
     options = (
         *_options(heap_mb, folder),
-        *QUICK_START,
+        *_shared(zookeeper_archive()),
+        *options,
         "-Dzookeeper.admin.enableServer=false",
         "-Dzookeeper.jmx.log4j.disable=true",
         "-Dzookeeper.4lw.commands.whitelist=*",
@@ -101,8 +103,12 @@ def archive_of_classes(version: str = KAFKA_VERSION) -> Path:
     return jars_folder() / f"kafka_2.13-{version}-java-{java_version()}.jsa"
 
 
-def _shared_classes(version: str) -> tuple[str, ...]:
-    archive = archive_of_classes(version)
+def zookeeper_archive() -> Path:
+    """ZooKeeper's classes, likewise; its jars are those of the environment."""
+    return Path(sys.prefix) / f"zookeeper-java-{java_version()}.jsa"
+
+
+def _shared(archive: Path) -> tuple[str, ...]:
     return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
 

@@ -21,7 +21,6 @@ CONTROLLERS = ("c1", "c2")
 WORKERS = ("w1", "w2", "w3")
 ALIASES = {"once": "target"}
 """Further names of clusters: two routes may lead from the source to the target."""
-ONE_THREAD_EACH = {"num.network.threads": "1"}  # per listener; there are many, with one client each
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class BreakableServers:
         self.zookeeper = ZooKeeperEnsemble()
         listeners = [id.upper() for id in processes]
         self.source, self.target = (
-            KafkaCluster(name=name, listeners=listeners, properties=ONE_THREAD_EACH)
+            KafkaCluster(name=name, listeners=listeners)
             for name in ("faulty-source", "faulty-target")
         )
         self.links = {id: self._links(id) for id in processes}

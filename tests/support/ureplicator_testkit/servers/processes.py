@@ -33,6 +33,9 @@ STOP_S = 10.0
 STOPPED_STATES = frozenset("TtZX")
 """Stopped by a signal or a tracer, or ended (proc(5))."""
 POLL_S = 0.05
+LONGEST_POLL_S = 0.2
+"""Pauses between polls grow up to this: the polls of long waits take a good part of a processor."""
+POLL_GROWTH = 1.1
 
 _counter = itertools.count(1)
 _guard: subprocess.Popen[bytes] | None = None
@@ -57,9 +60,11 @@ def is_stopped(pid: int) -> bool:
 
 
 def eventually(
-    predicate: Callable[[], T], deadline_s: float, what: str, *, poll_s: float = POLL_S
+    predicate: Callable[[], T], deadline_s: float, what: str, *, poll_s: float = 0.0
 ) -> T:
-    """Poll until the predicate returns a true value, and return it."""
+    """Poll until the predicate returns a true value, and return it. `poll_s`: the pause between polls;
+    0: pauses that grow."""
+    pause_s = poll_s or POLL_S
     end = time.monotonic() + deadline_s * deadline_factor()
     while True:
         response = predicate()
@@ -67,7 +72,9 @@ def eventually(
             return response
         if time.monotonic() > end:
             raise NotInTimeError(f"not within {deadline_s} s: {what} (last response: {response!r})")
-        time.sleep(poll_s)
+        time.sleep(pause_s)
+        if not poll_s:
+            pause_s = min(LONGEST_POLL_S, pause_s * POLL_GROWTH)
 
 
 def wait_for_http(

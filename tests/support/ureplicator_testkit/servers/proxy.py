@@ -133,8 +133,10 @@ class _Connection:
         self._weather = faults
         self._seen = seen
         self._writers: list[asyncio.StreamWriter] = []
-        self._requests = RequestKeys()
+        self._arriving, self._passing = RequestKeys(), RequestKeys()
         self._held: HeldRequest | None = None
+        self._responds: HeldRequest | None = None
+        """Released, and passing or passed: what follows it waits for the response."""
 
     async def run(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server_port: int
@@ -146,8 +148,8 @@ class _Connection:
             self.reset()
             return
         self._writers.append(to_server[1])
-        for each in self._writers:
-            _limit_buffer(each.get_extra_info("socket"))
+        for stream in self._writers:
+            _limit_buffer(stream.get_extra_info("socket"))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(Way.UP, reader, to_server[1]))
@@ -155,24 +157,26 @@ class _Connection:
         except* (_Reset, OSError):
             self.reset()
         finally:
-            for each in self._writers:
-                each.close()
+            for stream in self._writers:
+                stream.close()
 
     async def _pump(
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         held = _Held(self._weather[way])
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._take(reader, held))
+            group.create_task(self._take(way, reader, held))
             group.create_task(self._give(way, held, writer))
 
-    async def _take(self, reader: asyncio.StreamReader, held: _Held) -> None:
+    async def _take(self, way: Way, reader: asyncio.StreamReader, held: _Held) -> None:
         while True:
             item: bytes | Exception
             try:
                 item = await reader.read(CHUNK_BYTES)
             except OSError as error:
                 item = error
+            if way is Way.UP and isinstance(item, bytes):
+                self._seen.update(self._arriving.of(item))
             await held.put(item)
             if not item or isinstance(item, Exception):
                 return
@@ -184,6 +188,8 @@ class _Connection:
             due_s, item = await held.get()
             await asyncio.sleep(max(0.0, due_s - now_s()))
             await faults.passes.wait()
+            if way is Way.UP and (self._passing.between or not item or isinstance(item, Exception)):
+                await self._wait_responded()
             if isinstance(item, Exception):
                 raise _Reset from item
             if not item:
@@ -193,15 +199,18 @@ class _Connection:
             late = self._held_in(item, faults) if way is Way.UP else None
             if late is not None:
                 await late.wait_released()
+                self._responds = late
             elif way is Way.DOWN and self._held is not None:
                 self._held.respond(item)
             await self._pass(item, faults, writer)
-            if late is not None:
-                await late.wait_responded()
+
+    async def _wait_responded(self) -> None:
+        if self._responds is not None:
+            await self._responds.wait_responded()
+            self._responds = None
 
     def _held_in(self, data: bytes, faults: _Faults) -> HeldRequest | None:
-        keys = list(self._requests.of(data))
-        self._seen.update(keys)
+        keys = list(self._passing.of(data))
         if faults.hold is None or faults.hold.api_key not in keys:
             return None
         self._held, faults.hold = faults.hold, None
@@ -261,7 +270,7 @@ class Proxy:
         return self._weather[way].carried_bytes
 
     def requests(self, api_key: int) -> int:
-        """Number of requests of Kafka's with this key that began to pass."""
+        """Number of requests of Kafka's with this key that began to arrive, whether they pass or not."""
         return self._seen[api_key]
 
     # --- faults ------------------------------------------------------------------------------

@@ -69,12 +69,12 @@ def in_sync(cluster: KafkaCluster, topic: str, partition: int) -> set[int]:
 
 
 def group_coordinator(cluster: KafkaCluster, group: str) -> int:
-    return leader(cluster, GROUPS_TOPIC, _partition_of(group, len(leaders(cluster, GROUPS_TOPIC))))
+    return leader(cluster, GROUPS_TOPIC, partition_of(group, len(leaders(cluster, GROUPS_TOPIC))))
 
 
 def transaction_coordinator(cluster: KafkaCluster, transactional_id: str) -> int:
     count = len(leaders(cluster, TRANSACTIONS_TOPIC))
-    return leader(cluster, TRANSACTIONS_TOPIC, _partition_of(transactional_id, count))
+    return leader(cluster, TRANSACTIONS_TOPIC, partition_of(transactional_id, count))
 
 
 def name_coordinated_by(
@@ -91,15 +91,15 @@ def name_coordinated_by(
     for number in range(1_000):
         name = f"{prefix}-{number}"
         found = (
-            groups[_partition_of(group(name), len(groups))],
-            transactions[_partition_of(id(name), len(transactions))],
+            groups[partition_of(group(name), len(groups))],
+            transactions[partition_of(id(name), len(transactions))],
         )
         if found == (group_broker, id_broker):
             return name
     raise AssertionError(f"brokers {group_broker} and {id_broker}: {groups}, {transactions}")
 
 
-def _partition_of(name: str, count: int) -> int:
+def partition_of(name: str, count: int) -> int:
     """Partition by the hash that Java computes of a string."""
     code = 0
     for unit in memoryview(name.encode("utf-16-le")).cast("H"):
@@ -171,6 +171,6 @@ def _partitions_where(
     return [
         f"{topic}/{number}"
         for topic, partitions in found.items()
-        for number, each in partitions.items()
-        if wrong(each)
+        for number, partition in partitions.items()
+        if wrong(partition)
     ] or ([] if found else ["unknown"])

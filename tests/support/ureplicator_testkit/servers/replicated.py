@@ -30,24 +30,29 @@ PROPERTIES = {
 }
 
 
-class ReplicatedServers:
-    """A ZooKeeper, a source and a target. A source of one broker keeps one replica of everything."""
+def replicated_cluster(name: str, version: str = KAFKA_VERSION) -> KafkaCluster:
+    """Three brokers, not started yet; two acknowledge."""
+    return KafkaCluster(BROKERS, name=name, version=version, properties=PROPERTIES, heap_mb=HEAP_MB)
 
-    def __init__(self, *, version: str = KAFKA_VERSION, source_brokers: int = BROKERS) -> None:
+
+def heal(*clusters: KafkaCluster) -> None:
+    """Every broker runs and is in sync, and leads what it should."""
+    for cluster in clusters:
+        cluster.resume()
+        for broker in range(1, cluster.brokers + 1):
+            if not cluster.process(broker).running:
+                cluster.restart(broker)
+    for cluster in clusters:
+        settle(cluster)
+
+
+class ReplicatedServers:
+    """A ZooKeeper, a source and a target."""
+
+    def __init__(self) -> None:
         self.zookeeper = ZooKeeperServer(heap_mb=64)
-        self.source, self.target = (
-            KafkaCluster(
-                brokers,
-                name=name,
-                version=version,
-                properties=PROPERTIES if brokers > 1 else None,
-                heap_mb=HEAP_MB,
-            )
-            for name, brokers in (
-                ("replicated-source", source_brokers),
-                ("replicated-target", BROKERS),
-            )
-        )
+        self.source = replicated_cluster("replicated-source")
+        self.target = replicated_cluster("replicated-target")
 
     def cluster(self, end: str) -> KafkaCluster:
         return {"source": self.source, "target": self.target}[ALIASES.get(end, end)]
@@ -61,14 +66,7 @@ class ReplicatedServers:
         return self
 
     def heal(self) -> None:
-        """Every broker runs and is in sync, and leads what it should."""
-        for cluster in self.clusters:
-            cluster.resume()
-            for broker in range(1, cluster.brokers + 1):
-                if not cluster.process(broker).running:
-                    cluster.restart(broker)
-        for cluster in self.clusters:
-            settle(cluster)
+        heal(*self.clusters)
 
     def stop(self) -> None:
         for server in (*self.clusters, self.zookeeper):

@@ -1,6 +1,6 @@
 """A cluster of one broker in any version of Kafka: KRaft, or before 3.0 with its metadata in ZooKeeper.
 
-Run as a program it makes the archive of Kafka's classes, from which the brokers of tests start faster.
+Run as a program it makes the archives of Kafka's classes, from which the brokers of tests start faster.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Self
 
 from ureplicator_testkit.servers.broker_config import Node, zookeeper_config
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.java import archive_of_classes, new_archive
+from ureplicator_testkit.servers.java import KAFKA_VERSIONS, archive_of_classes, new_archive
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 
@@ -45,17 +45,19 @@ class ZooKeeperKafka(KafkaCluster):
         return zookeeper_config(node, self._zookeeper.hosts, self._properties)
 
 
-def make_archive() -> None:
+def make_archive(version: str) -> None:
     """Start and end a broker that writes down the classes it loaded."""
-    archive = archive_of_classes()
+    archive = archive_of_classes(version)
     if archive.exists():
         return
     with (
         new_archive(archive) as options,
-        KafkaCluster(name="archive", java_options=options) as cluster,
+        KafkaCluster(name="archive", version=version, java_options=options) as cluster,
     ):
         cluster.shutdown()
 
 
 if __name__ == "__main__":
-    make_archive()
+    for version in KAFKA_VERSIONS:
+        if version >= "3":  # few tests have a broker before it, which needs a ZooKeeper, too
+            make_archive(version)

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
 
+from ureplicator_common.garbage_collection import collect_seldom
 from ureplicator_testkit.simulation.kernel import SimulationFailure, World
 from ureplicator_testkit.simulation.mutants import MUTANTS, mutated
 from ureplicator_testkit.simulation.run import Simulation
@@ -30,6 +31,7 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", MODULE, *sys.argv[1:]]
         os.execve(sys.executable, command, environment)  # noqa: S606
+    collect_seldom()
     with mutated(options.mutant) if options.mutant else nullcontext():
         return _run(options)
 

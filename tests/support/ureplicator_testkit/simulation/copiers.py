@@ -159,10 +159,13 @@ class Copier(Process):
         """A report without figures that change at each turn; of the lag, whether there is any."""
         return {
             partition: messages.PartitionReport(
-                each.state, each.reason, committed=min(each.committed, 0), lag=min(each.lag, 1)
+                report.state,
+                report.reason,
+                committed=min(report.committed, 0),
+                lag=min(report.lag, 1),
             )
             for side in self.routes.values()
-            for partition, each in side.holder.report().items()
+            for partition, report in side.holder.report().items()
         }
 
 

@@ -196,7 +196,7 @@ class FaultInjector:
         rest = self._any([rest for rest in self._fleet.rests.values() if rest.alive])
         if rest is None:
             return
-        topics = {name: n for each in self._fleet.topics.values() for name, n in each.items()}
+        topics = {name: n for counts in self._fleet.topics.values() for name, n in counts.items()}
         chance, topic = self._chance, self._chance.choice(list(topics))
         most = topics[topic]
         calls: tuple[Callable[[], None], ...] = (

@@ -15,7 +15,7 @@ from ureplicator_common.model import (
     WorkerId,
     WorkerSelection,
 )
-from ureplicator_common.znodes import decode_known_worker
+from ureplicator_common.znodes.workers import decode_known_worker
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot
 from ureplicator_testkit.simulation.controllers import Controller
 from ureplicator_testkit.simulation.copiers import Copier
@@ -104,7 +104,7 @@ class SimulatedFleet:
 
     def restart_controllers(self) -> None:
         """Those that ended, as a supervisor does."""
-        for name in [name for name, each in self.controllers.items() if not each.alive]:
+        for name in [name for name, controller in self.controllers.items() if not controller.alive]:
             self.start_controller(name)
 
     def start_rest(self, name: str) -> None:

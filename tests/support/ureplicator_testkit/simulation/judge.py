@@ -16,14 +16,10 @@ from dataclasses import dataclass, replace
 from ureplicator_common.coordination import Create, Delete, Node, Operation, Set
 from ureplicator_common.model import Partition, Route, SessionId, WorkerId
 from ureplicator_common.znode_contents import IdealEntry
-from ureplicator_common.znodes import (
-    Paths,
-    decode_assignment,
-    decode_ideal,
-    decode_intent,
-    decode_known_worker,
-    decode_switches,
-)
+from ureplicator_common.znodes.fleet import decode_switches
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import decode_ideal, decode_intent
+from ureplicator_common.znodes.workers import decode_assignment, decode_known_worker
 from ureplicator_controller.core.planning.invariants import check_invariants
 from ureplicator_controller.core.state.decoding import DecodeCache
 from ureplicator_controller.core.state.snapshot import Delays, Snapshot, parse
@@ -213,7 +209,9 @@ class JudgedStore(MemoryStore):
 
 
 def _paths(operations: Sequence[Operation]) -> Iterator[str]:
-    return (each.path for each in operations if isinstance(each, Create | Set | Delete))
+    return (
+        operation.path for operation in operations if isinstance(operation, Create | Set | Delete)
+    )
 
 
 def _is_leaders(operation: Operation) -> bool:

@@ -132,8 +132,8 @@ class Positions(MemoryPositions):
         self._kafka.accesses.remove(self)
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
-        for each in transactional_ids:
-            super().fence((each,))
+        for transactional_id in transactional_ids:
+            super().fence((transactional_id,))
 
     def _read_one(self, partition: TargetPartition) -> PositionOrError:
         self._kafka.judge_read(self, self.partitions[partition])

@@ -38,9 +38,10 @@ from ureplicator_testkit.simulation.judge import ROUTE
 from ureplicator_worker.copier import committer as committer_module
 from ureplicator_worker.copier.committer import MappedSegments
 from ureplicator_worker.copier.lane import Progress
-from ureplicator_worker.copier.ownership.protocol import Begun
+from ureplicator_worker.copier.messages import Begun
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment
+from ureplicator_worker.core.instructions import Fence
 from ureplicator_worker.engines import ownership_proof as proof_module
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.publisher import NodePublisher
@@ -80,7 +81,7 @@ def _renewed_empty(renewal: Any, orphaned: Any) -> int:
 
 def _unchanged(self: Any, inputs: Any, compute: Any, *, topics: Any) -> Any:
     """Keeps the first result of each topic."""
-    present = {key for each in topics for key in each}
+    present = {key for keys in topics for key in keys}
     self.results = {key: self.results.get(key) or compute(key) for key in present}
     self.changed = present
     return self.results
@@ -97,9 +98,9 @@ def _tagged(snapshot: Snapshot, workers: Iterable[WorkerId]) -> dict[WorkerId, O
     return {worker: replace(offer, tags=frozenset({TAG})) for worker, offer in found}
 
 
-def _ids_of_one_route(self: Any, route: Route) -> Sequence[str]:
+def _ids_of_one_route(self: Any, fence: Fence) -> Sequence[str]:
     """Fences former processes on the first route only."""
-    return _ALL_IDS(self, route) if route == ROUTE else ()
+    return _IDS(self, fence) if fence.slot is not None or fence.route == ROUTE else ()
 
 
 def _same_epoch(previous: int, leader_epoch: int) -> int:
@@ -219,7 +220,7 @@ class _Everything:
 
 _RENEW = position_renewal_module.renew
 _OFFERS = pools_module.offers
-_ALL_IDS = Fencer._all_ids
+_IDS = Fencer._ids
 _ON_PROOF = Ownership._on_proof
 _COMMITMENT = committer_module.commitment
 _CHECK_LIVE_NODE = proof_module.OwnershipProver._check_live_node
@@ -246,7 +247,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "commit-ahead": ((committer_module, "commitment", _ahead),),
     "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),
-    "former-process-not-fenced, second route": ((Fencer, "_all_ids", _ids_of_one_route),),
+    "former-process-not-fenced, second route": ((Fencer, "_ids", _ids_of_one_route),),
     "former-process-returns": ((NodePublisher, "own_sessions", lambda self: _Everything()),),
     "epoch-not-checked": ((fenced_writer_module, "Check", _unchecked),),
     "no-delay": ((control_loop_module, "plan", _without_delay),),

@@ -26,7 +26,9 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znode_contents import Switches, TopicIntent
-from ureplicator_common.znodes import decode_intent, decode_known_worker, decode_switches
+from ureplicator_common.znodes.fleet import decode_switches
+from ureplicator_common.znodes.topics import decode_intent
+from ureplicator_common.znodes.workers import decode_known_worker
 from ureplicator_controller.api.http.problems import Problem
 from ureplicator_controller.api.services import node_editor
 from ureplicator_controller.api.services.assembly import build_services
@@ -89,7 +91,7 @@ class SimulatedRest(SessionProcess):
         (route,) = (
             route
             for route, kafka in self._kafkas.items()
-            if any(each == topic for each, _ in kafka.source.logs)
+            if any(name == topic for name, _ in kafka.source.logs)
         )
         return TopicKey(route, topic)
 

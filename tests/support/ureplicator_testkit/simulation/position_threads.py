@@ -79,8 +79,8 @@ class PositionThreads:
 
     def close(self) -> None:
         """The process ended."""
-        for each in self._positions:
-            each.close()
+        for positions in self._positions:
+            positions.close()
 
     def _rank(self, partition: Partition) -> Rank:
         """Rank after the present owner; before it again once that one renews its proof."""

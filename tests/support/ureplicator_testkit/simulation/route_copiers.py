@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ureplicator_common.model import (
-    Delivery,
     OwnerEpoch,
     Partition,
     Route,
@@ -23,14 +22,14 @@ from ureplicator_testkit.copier.stub_lane import StubLane
 from ureplicator_testkit.simulation.judge import FLEET
 from ureplicator_testkit.simulation.kafka import Kafka, Positions, Rank, SimulatedCluster
 from ureplicator_testkit.simulation.kernel import Process
-from ureplicator_worker.copier.at_least_once import AtLeastOnce
 from ureplicator_worker.copier.commit_failures import CommitFailures
-from ureplicator_worker.copier.committer import Committer
+from ureplicator_worker.copier.commits import Commits
 from ureplicator_worker.copier.gaps import Gaps
 from ureplicator_worker.copier.holder import Holder
-from ureplicator_worker.copier.ownership.protocol import Command, OwnershipEvent
+from ureplicator_worker.copier.messages import Command, OwnershipEvent
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.takeover.takeovers import Takeovers
 from ureplicator_worker.lifeline import messages
 
 COMMIT_S = 1.5
@@ -101,29 +100,34 @@ class RouteCopier:
         self._commands: deque[Command] = deque()
         id = transactional_id(fleet=FLEET, route=route, worker=worker, slot=slot)
         self.positions = Positions(kafka, process, id, rank=self._rank, owns=self._owns)
+        source, target = (
+            SimulatedCluster(kafka, process, model) for model in (kafka.source, kafka.target)
+        )
         self._ownership = SimulatedOwnership(
             queue=self._put,
             name=process.name,
             worker=worker,
             slot=slot,
             store=self.positions,
-            source=SimulatedCluster(kafka, process, kafka.source),
-            target=SimulatedCluster(kafka, process, kafka.target),
+            source=source,
+            target=target,
             post=self._post,
+            count=Takeovers(self.positions, source=source, target=target),
             clock=self._world,
         )
         self.lane = CountingLane(kafka, process, self.positions)
-        committer = Committer(
+        commits = Commits(
             route,
-            delivery=AtLeastOnce(interval_s=COMMIT_S),
             lane=self.lane,
             ownership=self._ownership,
+            commit_interval_s=COMMIT_S,
+            transaction_interval_s=COMMIT_S,
             failures=CommitFailures(route, wall_ms=self._world.wall_ms),
         )
         self.holder = Holder(
             route,
             lane=self.lane,
-            committers={Delivery.AT_LEAST_ONCE: committer},
+            commits=commits,
             ownership=self._ownership,
             gaps=Gaps(
                 lane=self.lane,

@@ -113,7 +113,7 @@ class Simulation:
         for copier in list(fleet.copiers()):
             while copier.frozen:
                 copier.thaw()
-        for name in [name for name, each in fleet.rests.items() if not each.alive]:
+        for name in [name for name, rest in fleet.rests.items() if not rest.alive]:
             fleet.start_rest(name)
         fleet.restart_controllers()
         alive = {worker.id for worker in fleet.workers if worker.alive}
@@ -159,7 +159,7 @@ class Simulation:
         """Kill a worker, and start it at once or late: it gets its id back when the former session has
         expired, and is back before the delay ends."""
         fleet, before = self.fleet, self.fleet.store.moves
-        worker = self.world.chance.choice([each for each in fleet.workers if each.alive])
+        worker = self.world.chance.choice([w for w in fleet.workers if w.alive])
         for copier in list(worker.copiers.values()):
             copier.kill("killed with its worker")
         worker.kill("killed, to be back within the delay")
@@ -251,7 +251,7 @@ class Simulation:
             raise SimulationFailure("M", f"{worker.id} left {share} partitions, but {moved} moved")
         if fleet.repeats != repeats:
             raise SimulationFailure("D", f"{worker.id} left, and records were repeated")
-        if not any(each.alive for each in fleet.workers):
+        if not any(other.alive for other in fleet.workers):
             fleet.start_worker(worker.id)
         self._wait_settled()
 
@@ -263,7 +263,7 @@ class Simulation:
                 fleet.start_worker(id)
         self._wait_settled()
         before, seen = fleet.store.moves, fleet.store.parse()
-        if sum(bool(each.value.entries) for each in seen.assignments.values()) < len(IDS):
+        if sum(bool(stored.value.entries) for stored in seen.assignments.values()) < len(IDS):
             return
         lost = [worker for worker in fleet.workers if worker.alive and worker.id != IDS[0]]
         for worker in lost:
@@ -337,7 +337,9 @@ class Simulation:
 
     def _unnoticed_worker(self, seen: Snapshot) -> str:
         """A worker that started or died, not yet noticed by the leader."""
-        alive = {each.id: each.client.session() for each in self.fleet.workers if each.alive}
+        alive = {
+            worker.id: worker.client.session() for worker in self.fleet.workers if worker.alive
+        }
         ids = sorted({*alive, *seen.sessions})
         return next((id for id in ids if alive.get(id) != seen.sessions.get(id)), "")
 
@@ -361,7 +363,7 @@ class Simulation:
             if key.route == TAGGED
             for entry in stored.value.entries.values()
         }
-        wrong = sorted(str(each) for each in owners - {None, *TAGGED_IDS})
+        wrong = sorted(str(owner) for owner in owners - {None, *TAGGED_IDS})
         return f"{wrong} have no tag, and partitions of {TAGGED}" if wrong else ""
 
     def _not_copied_reason(self, seen: Snapshot) -> str:

@@ -12,7 +12,6 @@ Another worker process may have the same id, as when a supervisor starts a secon
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -180,9 +179,9 @@ class Worker(SessionProcess):
             running.receive_proof(response, self._prover.proven_at)
 
     def _fence(self, route: Route, ids: Sequence[str]) -> None:
-        for each in ids:
+        for transactional_id in ids:
             self.point("fence a former process")
-            self._kafkas[route].ledger.initialise(each)
+            self._kafkas[route].ledger.initialise(transactional_id)
 
     # The loop.
 
@@ -212,19 +211,12 @@ class Worker(SessionProcess):
                 room_in_s = max(0.0, self._room_at_s - self.world.now_s)
                 delay_s = room_in_s + self.world.chance.random() * START_S
                 self.world.later(delay_s, lambda: self._start_copier(copier))
-            case instructions.AddPartitions(copier, epochs):
-                self._send(copier, messages.Add(epochs))
-            case instructions.RemovePartitions(copier, partitions):
-                self._send(copier, messages.Remove(partitions))
-            case instructions.StopCopier(copier):
-                self._send(copier, messages.Stop())
+            case instructions.ToCopier(copier, order):
+                self._send(copier, order)
             case instructions.KillCopier(copier, reason):
                 self._kill_copier(copier, reason)
-            case instructions.FenceRoute(route):
-                self.world.soon(self.actor("fencer", lambda: self._fencer.attempt(route)))
-            case instructions.FenceSlot(slot, route):
-                fence = functools.partial(self._fencer.attempt_slot, slot, route)
-                self.world.soon(self.actor("fencer", fence))
+            case instructions.Fence():
+                self.world.soon(self.actor("fencer", lambda: self._fencer.attempt(instruction)))
             case instructions.Publish(current):
                 self._publisher.publish(current)
                 self.world.soon(self._reporting)

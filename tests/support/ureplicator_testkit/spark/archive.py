@@ -15,10 +15,15 @@ from pathlib import Path
 from ureplicator_testkit.servers.java import QUICK_START, QUIET, java_version, new_archive
 
 FIRST_USE = """
-from pyspark import SparkConf, SparkContext
-settings = {"spark.master": "local[1]", "spark.app.name": "archive", "spark.ui.enabled": "false"}
-with SparkContext(conf=SparkConf().setAll(settings.items())) as context:
-    context.parallelize([0, 1]).map(str).collect()
+import pyarrow
+from pyspark.sql import SparkSession
+settings = {"spark.master": "local[1]", "spark.app.name": "archive", "spark.ui.port": "0"}
+session = SparkSession.builder.config(map=settings).getOrCreate()
+session.sparkContext.parallelize([0, 1]).map(str).collect()
+records = pyarrow.table({"key": [b"k", None], "value": [b"{}", None], "number": [1, 2]})
+session.createDataFrame(records).createOrReplaceTempView("records")
+session.sql("SELECT upper(cast(value AS string)), number + 1 FROM records").toArrow()
+session.stop()
 """
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from ureplicator_worker.core.events import CapacityChanged, CopierPlaced, Event
 from ureplicator_worker.engines.spark import SparkEngine
 from ureplicator_worker.lifeline.messages import CopierConfig, CopierId, Hello
 from ureplicator_worker.lifeline.server import LifelineServer
@@ -35,13 +36,9 @@ def idle_engine(master: str, secret_file: Path | str = "") -> SparkEngine:
         slots=1,
         properties={"spark.master": master},
         secret_file=str(secret_file),
+        put=ignore,
         on_job_ended=ignore,
-        on_copier_ended=ignore,
-        on_copier_lost=ignore,
-        on_placed=ignore,
-        on_decommissioned=ignore,
         on_jvm_failed=ignore,
-        on_capacity=ignore,
         silence_s=1.0,
     )
 
@@ -81,20 +78,17 @@ def running_stubs(properties: Mapping[str, str], *, slots: int) -> Iterator[Stub
         lambda _, message: stubs.hellos.put(message) if isinstance(message, Hello) else None
     )
 
-    def ended(*about: object) -> None:
-        stubs.ended.append(about)
+    def put(event: Event) -> None:
+        if not isinstance(event, CopierPlaced | CapacityChanged):
+            stubs.ended.append(event)
 
     engine = SparkEngine(
         name="stubs",
         slots=slots,
         properties=properties,
+        put=put,
         on_job_ended=lifeline.revoke,
-        on_copier_ended=ended,
-        on_copier_lost=ended,
-        on_placed=lambda copier, executor: None,
-        on_decommissioned=ended,
-        on_jvm_failed=ended,
-        on_capacity=lambda missing: None,
+        on_jvm_failed=stubs.ended.append,
         silence_s=60,
     )
     try:

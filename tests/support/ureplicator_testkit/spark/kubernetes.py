@@ -63,7 +63,7 @@ class KubernetesApi(Served):
                 "persistentvolumeclaims",
                 "services",
             ):
-                found = [self._shown(each) for each in self.objects if _folder(each) == path]
+                found = [self._shown(name) for name in self.objects if _folder(name) == path]
                 return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": found}
             return self._shown(path) if path in self.objects else None
 
@@ -78,10 +78,10 @@ class KubernetesApi(Served):
 
     def delete(self, path: str) -> dict[str, Any]:
         with self._lock:
-            for each in [name for name in self.objects if path in (name, _folder(name))]:
-                del self.objects[each]
-                if each in self.processes:
-                    self.processes[each].kill_tree()
+            for gone in [name for name in self.objects if path in (name, _folder(name))]:
+                del self.objects[gone]
+                if gone in self.processes:
+                    self.processes[gone].kill_tree()
         return {"apiVersion": "v1", "kind": "Status", "status": "Success"}
 
     # Pods.
@@ -91,14 +91,16 @@ class KubernetesApi(Served):
         name = pod["metadata"]["name"]
         fields = {"status.podIP": ADDRESS, "metadata.name": name}
         env = {
-            each["name"]: each["value"]
-            if "value" in each
-            else fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
-            for each in container["env"]
-            if each.keys() & {"value", "valueFrom"}
+            variable["name"]: variable["value"]
+            if "value" in variable
+            else fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+            for variable in container["env"]
+            if variable.keys() & {"value", "valueFrom"}
         }
         env |= {"SPARK_LOCAL_DIRS": str(self._folder / name), "SPARK_LOCAL_IP": ADDRESS}
-        foreign = [f"--unset={each}" for each in os.environ if each not in (*env, *KEPT)]
+        foreign = [
+            f"--unset={variable}" for variable in os.environ if variable not in (*env, *KEPT)
+        ]
         entry = Path(sys.executable).with_name("ureplicator")
         command = ["env", *foreign, entry, *container["args"]]
         return Process(name, command, log=self._folder / f"{name}.log", env=env)

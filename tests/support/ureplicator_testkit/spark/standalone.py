@@ -144,10 +144,7 @@ class SparkStandalone(Server):
         return {}
 
     def live_workers(self) -> Sequence[dict[str, Any]]:
-        return [each for each in self.state().get("workers", []) if each["state"] == "ALIVE"]
-
-    def free_cores(self) -> int:
-        return sum(each["coresfree"] for each in self.live_workers())
+        return [worker for worker in self.state().get("workers", []) if worker["state"] == "ALIVE"]
 
     # Faults.
 
@@ -204,7 +201,10 @@ def _java(folder: Path) -> Java:
         "-Dspark.worker.cleanup.enabled=true",
         "-Dspark.master.rest.enabled=false",
     )
-    return Java(java_executable(), f"{spark_home() / 'jars'}/*", options)
+    home = spark_home()
+    (logging,) = (home / "jars").glob("slf4j-api-*.jar")
+    # As for drivers, or Java would not take their archive of classes.
+    return Java(java_executable(), f"{home / 'conf'}:{logging}:{home / 'jars'}/*", options)
 
 
 def _is_executor(pid: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import decode_switches
+from ureplicator_common.znodes.fleet import decode_switches
 from ureplicator_controller.api.access.attempts import FAILURES, WINDOW_S
 from ureplicator_controller.api.access.gate import COOKIE
 from ureplicator_controller.core.reporting.authorship import by_of, id_of

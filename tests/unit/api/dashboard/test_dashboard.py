@@ -102,18 +102,18 @@ def test_every_partition_has_a_cell(excluded_topics: RestFixture) -> None:
     """The page draws held, excluded and mismatched partitions, which together are all of them."""
     shown = responses(excluded_topics)
     drawn = {
-        (each["topic"], each["partition"])
+        (row["topic"], row["partition"])
         for worker in shown["instances"]["workers"].values()
-        for each in worker["partitions"]
+        for row in worker["partitions"]
     }
-    drawn |= {(each["topic"], each["partition"]) for each in shown["validation"]["mismatches"]}
+    drawn |= {(row["topic"], row["partition"]) for row in shown["validation"]["mismatches"]}
     drawn |= {
-        (each["topic"], number)
-        for each in shown["validation"]["excluded"]
-        for number in each["partitions"]
+        (row["topic"], number)
+        for row in shown["validation"]["excluded"]
+        for number in row["partitions"]
     }
     assert len(drawn) == shown["validation"]["numTopicPartitions"] == 6
-    assert {each["topic"] for each in shown["progress"]["topics"]} == {"orders", "quiet", "gone"}
+    assert {row["topic"] for row in shown["progress"]["topics"]} == {"orders", "quiet", "gone"}
 
 
 def test_the_legend_explains_excluded_and_stopped_cells(rest: RestFixture) -> None:

@@ -17,7 +17,7 @@ from ureplicator_testkit.fleet.prefix_proxy import PREFIX, below_prefix
 
 PAGES = ("", "list", "login", "show/topic?topic=orders", "show/worker?worker=w1", "show/groups")
 STATIC = Path(dashboard.__file__).parent / "static"
-SCRIPTS = [each for each in sorted(STATIC.rglob("*.js")) if "uplot" not in each.parts]
+SCRIPTS = [file for file in sorted(STATIC.rglob("*.js")) if "uplot" not in file.parts]
 REFERENCE = re.compile(r'\b(?:href|src|action)="([^"]*)"|\burl=([^"]+)"')
 IMPORTED = re.compile(r'^import[^"\n]*"([^"]+)"', re.MULTILINE)
 TOKEN = "operator-0123456789abcdef"  # noqa: S105  # of this test
@@ -48,8 +48,8 @@ def test_each_reference_of_a_page_stays_below_it(
 ) -> None:
     rest.put_leader()
     text = requests.get(address + page, timeout=10).text
-    found = ["".join(each) for each in REFERENCE.findall(text)]
-    references = {each for each in found if not each.startswith("data:")}
+    found = ["".join(match) for match in REFERENCE.findall(text)]
+    references = {match for match in found if not match.startswith("data:")}
     assert references
     for reference in references:
         status = requests.get(urljoin(address + page, reference), timeout=10).status_code

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from ureplicator_common.model import PartitionState, TopicState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker, TopicIntent
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_testkit.control.rest_fixture import RestFixture
 from ureplicator_testkit.fuzzing import CHECKS, put_in, same_inputs
 

@@ -77,11 +77,11 @@ def test_all_references_resolve(schema: dict[str, Any]) -> None:
     def references(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
             yield from ([value["$ref"]] if "$ref" in value else [])
-            for each in value.values():
-                yield from references(each)
+            for part in value.values():
+                yield from references(part)
         elif isinstance(value, list):
-            for each in value:
-                yield from references(each)
+            for part in value:
+                yield from references(part)
 
     known = {f"#/components/schemas/{name}" for name in schema["components"]["schemas"]}
     assert set(references(schema)) <= known
@@ -89,7 +89,7 @@ def test_all_references_resolve(schema: dict[str, Any]) -> None:
 
 def test_the_schema_allows_numbers_as_text(schema: dict[str, Any]) -> None:
     count = schema["components"]["schemas"]["ExpandTopicBody"]["properties"]["numPartitions"]
-    assert [each["type"] for each in count["anyOf"]] == ["integer", "string"]
+    assert [option["type"] for option in count["anyOf"]] == ["integer", "string"]
 
 
 @pytest.mark.parametrize(

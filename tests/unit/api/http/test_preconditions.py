@@ -10,7 +10,7 @@ import pytest
 from ureplicator_common.coordination import Operation
 from ureplicator_common.model import TopicState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker, TopicIntent
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture, problem_of
 

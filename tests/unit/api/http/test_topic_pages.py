@@ -8,7 +8,8 @@ import pytest
 
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_common.znode_contents import Switches, TopicIntent
-from ureplicator_common.znodes import encode_blacklisted, encode_switches
+from ureplicator_common.znodes.fleet import encode_switches
+from ureplicator_common.znodes.topics import encode_blacklisted
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
 BACK = Route("target", "source")

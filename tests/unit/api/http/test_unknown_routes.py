@@ -7,7 +7,7 @@ import pytest
 from ureplicator_common.coordination import Create
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import decode_intent, encode_intent
+from ureplicator_common.znodes.topics import decode_intent, encode_intent
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 GONE = TopicKey(Route("west", "east"), "ships")
@@ -67,7 +67,7 @@ def test_such_a_topic_is_listed_and_shown(removed: RestFixture) -> None:
 
 def test_lag_of_other_topics_is_known(removed: RestFixture) -> None:
     shown = removed.call("GET", "/offset").get_json()["topics"]
-    assert [each["topic"] for each in shown] == ["orders", "ships"]
+    assert [topic["topic"] for topic in shown] == ["orders", "ships"]
 
 
 def test_such_a_topic_can_be_deleted(removed: RestFixture) -> None:

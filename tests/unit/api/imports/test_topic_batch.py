@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.model import TopicKey, TopicState
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import encode_blacklisted
+from ureplicator_common.znodes.topics import encode_blacklisted
 from ureplicator_controller.api.http.models.export import MAX_TOPICS
 from ureplicator_testkit.control.rest_fixture import ROUTE, NewRest, RestFixture, problem_of
 
@@ -17,11 +17,11 @@ def put(rest: RestFixture, body: Any, *, query: str = "") -> dict[str, dict[str,
     """The outcomes by topic."""
     response = rest.call("PUT", f"/import/topics?{query}", json=body)
     assert response.status_code == 200, response.text
-    return {each["topic"]: each for each in response.get_json()["topics"]}
+    return {outcome["topic"]: outcome for outcome in response.get_json()["topics"]}
 
 
 def results(outcomes: dict[str, dict[str, Any]]) -> dict[str, str]:
-    return {topic: each["result"] for topic, each in outcomes.items()}
+    return {topic: outcome["result"] for topic, outcome in outcomes.items()}
 
 
 def list_topic(rest: RestFixture, topic: str) -> None:

@@ -209,9 +209,9 @@ def test_the_number_of_timestamp_reads_is_bounded(
     lag.put(1, 8, 9)
     for number in (0, 1):
         lag.source.logs["orders", number].times = [BatchTime(0, 9, lag.clock.wall_ms())]
-    assert sum(each.lag_s is None for each in lag.report().topics[KEY].values()) == 1
+    assert sum(partition.lag_s is None for partition in lag.report().topics[KEY].values()) == 1
     lag.clock.advance(FRESH_S)
-    assert sum(each.lag_s is None for each in lag.report().topics[KEY].values()) == 0
+    assert sum(partition.lag_s is None for partition in lag.report().topics[KEY].values()) == 0
 
 
 def test_a_warning_before_retention_passes_a_position(

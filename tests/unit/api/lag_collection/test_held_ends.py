@@ -7,7 +7,7 @@ import pytest
 from ureplicator_common.kafka import OpenTransaction, PartitionUnavailable
 from ureplicator_common.model import PartitionState, position_group
 from ureplicator_common.znode_contents import SyncKind, SyncReport, TopicIntent
-from ureplicator_common.znodes import encode_sync
+from ureplicator_common.znodes.routes import encode_sync
 from ureplicator_controller.api.lag_collection.cache import FRESH_S
 from ureplicator_controller.core.reporting.lag import HELD_LONG_S, MAX_HOLDER_READS
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
@@ -96,7 +96,7 @@ def test_questions_are_bounded(rest: RestFixture) -> None:
     rest.clock.advance(HELD_LONG_S)
     for asked in (1, 2, 3):
         progress = rest.call("GET", "/topics/orders").get_json()["progress"].values()
-        named = sum("producer 4000" in each.get("reason", "") for each in progress)
+        named = sum("producer 4000" in partition.get("reason", "") for partition in progress)
         assert named == asked * MAX_HOLDER_READS
         rest.clock.advance(FRESH_S)
 

@@ -6,7 +6,8 @@ import pytest
 
 from ureplicator_common.model import WorkerId
 from ureplicator_common.znode_contents import KnownWorker, Switches, TopicIntent
-from ureplicator_common.znodes import decode_switches, encode_known_worker
+from ureplicator_common.znodes.fleet import decode_switches
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_testkit.control.rest_fixture import RestFixture, problem_of
 
 
@@ -77,7 +78,7 @@ def test_a_dry_run_changes_nothing(rest: RestFixture) -> None:
     before = rest.store.subtree(rest.paths.root)
     shown = rest.call("POST", "/rebalance?dry_run=true").get_json()
     assert rest.store.subtree(rest.paths.root) == before
-    found = {(each["topic"], each["partition"]): each for each in shown["moves"]}
+    found = {(move["topic"], move["partition"]): move for move in shown["moves"]}
     assert found["orders", 3] == {
         "route": "source.target",
         "topic": "orders",
@@ -125,7 +126,7 @@ def test_rebalance_under_the_brake_needs_the_confirmation(rest: RestFixture) -> 
     dry = rest.call("POST", "/rebalance?dry_run=true").get_json()
     assert dry["moves"] == []
     dry = rest.call("POST", "/rebalance?dry_run=true&confirm=true").get_json()
-    assert {each["from"] for each in dry["moves"]} == {"w1", "w2"}
+    assert {move["from"] for move in dry["moves"]} == {"w1", "w2"}
     rest.call("POST", "/rebalance?confirm=true")
     there = switches(rest)
     assert there is not None

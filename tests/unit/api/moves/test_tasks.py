@@ -23,14 +23,9 @@ from ureplicator_common.znode_contents import (
     Switches,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
-    decode_known_worker,
-    decode_switches,
-    encode_history,
-    encode_ideal,
-    encode_known_worker,
-    encode_switches,
-)
+from ureplicator_common.znodes.fleet import decode_switches, encode_history, encode_switches
+from ureplicator_common.znodes.topics import encode_ideal
+from ureplicator_common.znodes.workers import decode_known_worker, encode_known_worker
 from ureplicator_controller.core.planning.switches import PLAN_HAS_CHANGED
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture, problem_of
 
@@ -172,7 +167,7 @@ def test_the_list_has_the_newest_first_and_nothing_that_moved_nothing(fleet: Res
     frozen = PastEvent(3, EventKind.SWITCH, "frozen", 1_003, request="f1")
     happened(fleet, move(0, "r1", took=1), move(1, "r2", took=1), frozen)
     tasks = fleet.call("GET", "/tasks").get_json()["tasks"]
-    assert [each["task"] for each in tasks] == ["r2", "r1"]
+    assert [task["task"] for task in tasks] == ["r2", "r1"]
     assert tasks[0]["what"] == f"{ROUTE}/orders: worker w1 drained"
     problem_of(fleet.call("GET", "/tasks/f1"), 404)
 

@@ -60,7 +60,7 @@ def test_unknown_lag_is_not_zero(store: TimelineStore) -> None:
 def test_routes_and_times_are_apart_and_the_end_is_excluded(store: TimelineStore) -> None:
     store.add([figures(1_000), figures(1_000, route=OTHER), figures(2_000)], [])
     found = store.steps(from_ms=1_000, until_ms=2_000, step_ms=100)
-    assert [(each.route, each.at_ms) for each in found] == [(ONE, 1_000), (OTHER, 1_000)]
+    assert [(step.route, step.at_ms) for step in found] == [(ONE, 1_000), (OTHER, 1_000)]
     assert store.first_ms() == 1_000
 
 
@@ -68,7 +68,7 @@ def test_the_last_events_oldest_first_and_a_changed_one_once(store: TimelineStor
     store.add([], [event(1_000, 1), event(1_000, 2), event(3_000, 3)])
     store.add([], [event(1_000, 2, "took 5 ms")])
     found = store.events(from_ms=0, until_ms=9_000, limit=2)
-    assert [each["number"] for each in found] == [2, 3]
+    assert [row["number"] for row in found] == [2, 3]
     assert found[0]["reason"] == "took 5 ms"
     assert store.events(from_ms=0, until_ms=3_000, limit=9)[-1]["number"] == 2
 
@@ -80,14 +80,14 @@ def test_what_is_older_is_forgotten_and_events_are_bounded(
     store.add([figures(at) for at in (1_000, 2_000)], [event(at, at) for at in range(1_990, 2_000)])
     store.forget(before_ms=1_500)
     assert store.first_ms() == 2_000
-    kept = [each["number"] for each in store.events(from_ms=0, until_ms=9_000, limit=99)]
+    kept = [row["number"] for row in store.events(from_ms=0, until_ms=9_000, limit=99)]
     assert kept == [1_997, 1_998, 1_999]
 
 
 def test_lag_of_a_topic_is_kept_by_steps_and_forgotten(store: TimelineStore) -> None:
     key, other = TopicKey(ONE, "t"), TopicKey(OTHER, "t")
     for at_ms, lag in ((1_000, 5), (1_400, 9), (1_600, None)):
-        store.add([], [], [TopicFigures(each, at_ms, lag, lag) for each in (key, other)])
+        store.add([], [], [TopicFigures(topic, at_ms, lag, lag) for topic in (key, other)])
     found = store.topic_steps(key, from_ms=1_000, until_ms=2_000, step_ms=500)
     assert found == [TopicFigures(key, 1_000, 9, 9.0), TopicFigures(key, 1_500, None, None)]
     store.forget(before_ms=1_500)
@@ -106,12 +106,12 @@ def test_topics_whose_records_wait_longest_are_kept() -> None:
         TopicKey(ONE, "unknown"): summarise([PartitionLag()]),
     }
     found = lagging_topics(lags, at_ms=7, limit=3)
-    assert [(each.key.topic, each.lag_records, each.lag_s) for each in found] == [
+    assert [(topic.key.topic, topic.lag_records, topic.lag_s) for topic in found] == [
         ("waits", 2, 9.0),
         ("many", 100, 0.0),
         ("few", 1, 0.0),
     ]
-    assert [each.key.topic for each in lagging_topics(lags, at_ms=7, limit=9)][3:] == ["unknown"]
+    assert [topic.key.topic for topic in lagging_topics(lags, at_ms=7, limit=9)][3:] == ["unknown"]
 
 
 def test_a_file_outlives_the_process(tmp_path: Path) -> None:

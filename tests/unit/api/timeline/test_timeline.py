@@ -22,7 +22,8 @@ from ureplicator_common.znode_contents import (
     TopicIntent,
     WorkerUsage,
 )
-from ureplicator_common.znodes import encode_history, encode_usage
+from ureplicator_common.znodes.fleet import encode_history
+from ureplicator_common.znodes.workers import encode_usage
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_controller.api.services import instances as encoded
 from ureplicator_controller.api.services.fleet_cache import LOADS_MAX_AGE_S
@@ -85,7 +86,7 @@ def test_events_are_kept_beyond_the_ring_and_their_duration_follows(busy: RestFi
     sampler(busy).run_once()
     busy.clock.advance(30)
     events = shown(busy)["events"]
-    assert [each["number"] for each in events] == [1, 2]
+    assert [event["number"] for event in events] == [1, 2]
     assert events[1]["tookMs"] == 300
 
 
@@ -138,7 +139,7 @@ def test_without_zookeeper_there_is_a_gap_and_one_line(
         for _ in range(3):
             busy.clock.advance(15)
             assert sampler(busy).run_once() == 15.0
-    assert len([each for each in caplog.records if "timeline" in each.message]) == 1
+    assert len([record for record in caplog.records if "timeline" in record.message]) == 1
     busy.clock.advance(15)
     sampler(busy).run_once()
     assert shown(busy)["routes"][str(ROUTE)]["at"] != []

@@ -8,7 +8,8 @@ import pytest
 
 from ureplicator_common.model import EventKind, Partition, WorkerId
 from ureplicator_common.znode_contents import PastEvent, TopicIntent
-from ureplicator_common.znodes import decode_known_worker, encode_history
+from ureplicator_common.znodes.fleet import encode_history
+from ureplicator_common.znodes.workers import decode_known_worker
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
@@ -57,8 +58,8 @@ def test_what_is_refused_is_traced_and_what_is_read_is_not(rest: RestFixture) ->
     rest.call("GET", "/topics")
     rest.call("DELETE", "/instances/nobody")
     rest.call("POST", "/no/such/path")
-    assert [each.attributes["http.response.status_code"] for each in rest.spans.sent] == [404, 404]
-    assert [each.name for each in rest.spans.sent] == ["DELETE /instances/<path:worker>", "POST"]
+    assert [span.attributes["http.response.status_code"] for span in rest.spans.sent] == [404, 404]
+    assert [span.name for span in rest.spans.sent] == ["DELETE /instances/<path:worker>", "POST"]
 
 
 def test_events_are_traced_once_when_they_have_ended(rest: RestFixture) -> None:

@@ -73,9 +73,9 @@ def config(tmp_path: Path) -> Path:
 def members(archive: Path) -> Mapping[str, str]:
     with tarfile.open(archive) as found:
         return {
-            each.name.removeprefix("ureplicator-diagnosis/"): file.read().decode()
-            for each in found.getmembers()
-            if (file := found.extractfile(each)) is not None
+            member.name.removeprefix("ureplicator-diagnosis/"): file.read().decode()
+            for member in found.getmembers()
+            if (file := found.extractfile(member)) is not None
         }
 
 
@@ -86,7 +86,7 @@ def test_archive_has_no_secret(rest: RestFixture, url: str, config: Path, tmp_pa
     rest.add_worker("w1")
     rest.put_states("w1", "orders", {0: PartitionState.ERROR}, reason=reason)
     log, out = tmp_path / "c1.log", tmp_path / "d.tar.gz"
-    log.write_text("\n".join(f"kept line {each}" for each in (*SECRETS, "end")))
+    log.write_text("\n".join(f"kept line {word}" for word in (*SECRETS, "end")))
     own = tmp_path / "own"
     result = run(
         *(

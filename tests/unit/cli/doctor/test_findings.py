@@ -21,18 +21,27 @@ from ureplicator_cli.doctor.findings import (
     zookeeper_findings,
 )
 from ureplicator_common.kafka.preflight import ClusterFacts, Right, Server, VisibleTopics
+from ureplicator_common.kafka.transactions.producer_memory import (
+    IDLE,
+    PRODUCER,
+    TRANSACTIONAL_ID,
+    memory_of,
+)
 
 ALL = {
     key: (0, version + 1) for key, (_, version) in {**SOURCE_REQUESTS, **TARGET_REQUESTS}.items()
 }
 SOURCE = ClusterRole("west", is_source=True, is_target=False)
 TARGET = ClusterRole("east", is_source=False, is_target=True)
+COUNTED = replace(TARGET, is_counted=True)
+MEMORY = memory_of([{PRODUCER: "86400000", TRANSACTIONAL_ID: "604800000", IDLE: "600000"}])
 HEALTHY = ClusterFacts(
     (Server("k1:9092", "", ALL),),
     cluster_id="c",
     topics=VisibleTopics(3),
     rights=dict.fromkeys(Right, ""),
     max_message_bytes=1_000,
+    memory=MEMORY,
 )
 HOST = HostFacts(
     "3.11.7", "1", "/bin/java", "", "4.3.0", 65_536, 1 << 34, True, "h1", "10.0.0.1", 1_000, "u"
@@ -43,11 +52,11 @@ def problems(findings: Iterable[Finding]) -> list[tuple[Level, str]]:
     """Levels and reasons; each of these says what to do, and the others have nothing to do."""
     found = list(findings)
     assert found
-    assert all(bool(each.do) == (each.level is not Level.OK) for each in found)
-    return [(each.level, each.reason) for each in found if each.level is not Level.OK]
+    assert all(bool(finding.do) == (finding.level is not Level.OK) for finding in found)
+    return [(finding.level, finding.reason) for finding in found if finding.level is not Level.OK]
 
 
-@pytest.mark.parametrize("role", [SOURCE, TARGET])
+@pytest.mark.parametrize("role", [SOURCE, TARGET, COUNTED])
 def test_healthy_cluster(role: ClusterRole) -> None:
     assert problems(cluster_findings(role, HEALTHY)) == []
 
@@ -76,6 +85,28 @@ def test_versions_that_are_not_accepted(key: int, accepted: tuple[int, int] | No
     assert problems(cluster_findings(SOURCE, facts)) == []
 
 
+def test_a_target_that_forgets_producers_too_early_for_exactly_once() -> None:
+    facts = replace(HEALTHY, memory=memory_of([{PRODUCER: "60000"}]))
+    [(level, reason)] = problems(cluster_findings(COUNTED, facts))
+    assert (level, "producer.id.expiration.ms = 60000" in reason) == (Level.FAILURE, True)
+    assert problems(cluster_findings(TARGET, facts)) == []
+
+
+def test_how_long_producers_are_known_is_no_secret() -> None:
+    facts = replace(HEALTHY, memory=memory_of([], "broker 2 does not respond"))
+    [(level, reason)] = problems(cluster_findings(COUNTED, facts))
+    assert (level, "broker 2 does not respond" in reason) == (Level.WARNING, True)
+
+
+def test_what_a_target_holds_is_fetched_for_exactly_once() -> None:
+    unfetched = replace(
+        HEALTHY, servers=(Server("k1:9092", "", {k: v for k, v in ALL.items() if k != 1}),)
+    )
+    [(level, reason)] = problems(cluster_findings(COUNTED, unfetched))
+    assert (level, "Fetch 12" in reason) == (Level.FAILURE, True)
+    assert problems(cluster_findings(TARGET, unfetched)) == []
+
+
 @pytest.mark.parametrize(("replicas", "is_met"), [(-1, True), (3, True), (4, False)])
 def test_replicas_that_the_brokers_can_hold(replicas: int, is_met: bool) -> None:
     facts = replace(HEALTHY, brokers=3)
@@ -96,13 +127,12 @@ def test_right_that_is_missing(right: Right) -> None:
 
 
 def test_topics_without_a_right() -> None:
+    """A coordinator takes a position for a topic only from who may read it."""
     facts = replace(HEALTHY, topics=VisibleTopics(9, ("a", "b"), ("c",)))
-    assert problems(cluster_findings(SOURCE, facts)) == [
-        (Level.WARNING, "2 of 9 topics may not be read: a, b")
-    ]
-    assert problems(cluster_findings(TARGET, facts)) == [
-        (Level.WARNING, "1 of 9 topics may not be written: c")
-    ]
+    unread = (Level.WARNING, "2 of 9 topics may not be read: a, b")
+    unwritten = (Level.WARNING, "1 of 9 topics may not be written: c")
+    assert problems(cluster_findings(SOURCE, facts)) == [unread]
+    assert problems(cluster_findings(TARGET, facts)) == [unread, unwritten]
 
 
 def test_source_that_shows_no_topic() -> None:
@@ -157,9 +187,9 @@ def test_a_host_and_a_user_that_spark_would_look_up_in_vain(master: str) -> None
     bare = replace(HOST, name_address="", user_id=54_321, user_name="")
     found = list(host_findings(bare, slots=2, master=master))
     level = Level.OK if master.startswith("local") else Level.WARNING
-    names = [each for each in found if "h1" in each.reason or "54321" in each.reason]
-    assert [each.level for each in names] == [level, level]
-    assert all(bool(each.do) is (level is Level.WARNING) for each in names)
+    names = [finding for finding in found if "h1" in finding.reason or "54321" in finding.reason]
+    assert [finding.level for finding in names] == [level, level]
+    assert all(bool(finding.do) is (level is Level.WARNING) for finding in names)
     assert problems(host_findings(HOST, slots=2, master=master)) == []
     assert problems(host_findings(bare, slots=0, master=master)) == []
 

@@ -12,13 +12,9 @@ import yaml
 from ureplicator_cli.fleet_file.steps import MAX_BODY_BYTES, MAX_TOPICS, steps
 from ureplicator_common.model import Limited, TopicKey, TopicState, WorkerId
 from ureplicator_common.znode_contents import KnownWorker, Switches, TopicIntent
-from ureplicator_common.znodes import (
-    decode_known_worker,
-    decode_switches,
-    encode_blacklisted,
-    encode_known_worker,
-    encode_switches,
-)
+from ureplicator_common.znodes.fleet import decode_switches, encode_switches
+from ureplicator_common.znodes.topics import encode_blacklisted
+from ureplicator_common.znodes.workers import decode_known_worker, encode_known_worker
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
@@ -202,11 +198,14 @@ def test_requests_are_within_the_limits_of_rest() -> None:
     topics = {f"{number:05}{'n' * 200}": entry for number in range(1_000)}
     document = {"topics": {"a.b": topics, "c.d": topics}}
     found = list(steps(document, NOTHING, prune=False))
-    bodies = [each.body for each in found]
+    bodies = [request.body for request in found]
     assert all(len(json.dumps(body)) < 64 * 1024 for body in bodies)
     assert all(len(body["topics"]) <= MAX_TOPICS for body in bodies if body)
     assert max(len(json.dumps(body)) for body in bodies) > MAX_BODY_BYTES // 2
     sent = [
-        (each.query["src"], topic) for each in found if each.body for topic in each.body["topics"]
+        (request.query["src"], topic)
+        for request in found
+        if request.body
+        for topic in request.body["topics"]
     ]
     assert sent == [(source, topic) for source in "ac" for topic in topics]

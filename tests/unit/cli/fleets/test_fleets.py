@@ -56,7 +56,7 @@ def test_a_fleet_that_does_not_respond_is_named_and_the_others_are_shown(
     assert found.exit_code == 1
     assert "west" in found.stdout
     assert found.stderr.startswith(NOWHERE)
-    assert [each["fleet"] for each in as_json["fleets"]] == ["west", ""]
+    assert [fleet["fleet"] for fleet in as_json["fleets"]] == ["west", ""]
     assert as_json["fleets"][1]["failure"]
 
 
@@ -69,7 +69,7 @@ def test_a_target_topic_of_two_fleets_is_named(two: tuple[RestFixture, RestFixtu
         " east source.target/payments and west source.target/orders\n"
     )
     listed = json.loads(shown(two, "--json").stdout)["sharedTargets"]
-    assert [[copy["fleet"] for copy in each] for each in listed] == [["east", "west"]]
+    assert [[copy["fleet"] for copy in copies] for copies in listed] == [["east", "west"]]
 
 
 def test_a_circle_over_two_fleets_is_named(two: tuple[RestFixture, RestFixture]) -> None:

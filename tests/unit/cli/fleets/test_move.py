@@ -50,8 +50,8 @@ def test_topic_of_no_fleet(two: Two) -> None:
 
 
 def test_topic_that_both_copy(two: Two) -> None:
-    for each in two:
-        each.put_intent("orders", INTENT)
+    for fleet in two:
+        fleet.put_intent("orders", INTENT)
     assert refusal(two) == "east and west both copy orders: delete it at one of them"
 
 

@@ -93,7 +93,7 @@ def test_each_fleet_is_a_row_with_a_link(rest: RestFixture) -> None:
     ]
     assert shown.links == [f"{url}/", f"{NOWHERE}/"]
     assert shown.items[0].startswith(f"{NOWHERE}: cannot reach a controller")
-    assert [each["fleet"] for each in as_json["fleets"]] == ["test", ""]
+    assert [fleet["fleet"] for fleet in as_json["fleets"]] == ["test", ""]
 
 
 def test_requests_do_not_wait_for_fleets() -> None:

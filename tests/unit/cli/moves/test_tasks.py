@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import encode_switches
+from ureplicator_common.znodes.fleet import encode_switches
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import RestFixture
 

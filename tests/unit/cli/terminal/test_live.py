@@ -48,11 +48,11 @@ def test_plain_lines_in_a_pipe(failing: RestFixture, url: str, words: tuple[str,
     assert "\x1b" not in result.stdout
     assert "\x9b" not in result.stdout
     assert (
-        sum("leader c1, 1 of 1 workers, 0 of 1 online, 1 in error" in each for each in lines) == 2
+        sum("leader c1, 1 of 1 workers, 0 of 1 online, 1 in error" in line for line in lines) == 2
     )
-    assert sum("mismatches: partition=source.target/orders/0" in each for each in lines) == 2
-    assert any(r"reason=down \x1b[2J\x9b31m" in each for each in lines)
-    assert any("workers: worker=w1 slots=2" in each for each in lines)
+    assert sum("mismatches: partition=source.target/orders/0" in line for line in lines) == 2
+    assert any(r"reason=down \x1b[2J\x9b31m" in line for line in lines)
+    assert any("workers: worker=w1 slots=2" in line for line in lines)
 
 
 def test_no_escape_sequence_of_a_reason_reaches_a_terminal(failing: RestFixture, url: str) -> None:

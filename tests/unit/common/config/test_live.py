@@ -100,19 +100,19 @@ def test_later_changes_win_setting_by_setting(courses: list[dict[str, Any]]) -> 
         for key, value in given_changes.items():
             parts: dict[tuple[str, ...], Any] = {}
             if isinstance(value, dict):
-                parts.update({(key, name): each for name, each in value.items()})
+                parts.update({(key, name): setting for name, setting in value.items()})
             else:
                 parts.update(dict.fromkeys(place for place in expected if place[0] == key))
                 parts[key,] = value
-            for place, each in parts.items():
+            for place, setting in parts.items():
                 expected.pop(place, None)
-                if each is not None:
-                    expected[place] = each
+                if setting is not None:
+                    expected[place] = setting
     flat = {
         place: value
         for key, section in changes.items()
         for place, value in (
-            {(key, name): each for name, each in section.items()}
+            {(key, name): setting for name, setting in section.items()}
             if isinstance(section, dict)
             else {(key,): section}
         ).items()

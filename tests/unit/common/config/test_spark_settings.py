@@ -141,7 +141,7 @@ def test_a_heap_in_which_spark_does_not_start_is_refused(given: str, refused: bo
     )
     assert found == ([text] if refused else [])
     audit = driver_faults("audit.spark", {"spark.driver.memory": given})
-    assert [each.key for each in audit] == ["audit.spark.spark.driver.memory"] * refused
+    assert [fault.key for fault in audit] == ["audit.spark.spark.driver.memory"] * refused
 
 
 def test_every_fault_is_reported_at_once() -> None:

@@ -13,6 +13,7 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView
 from ureplicator_common.kafka.groups import CommittedOffset, ListedGroup, Offsets, wire
 from ureplicator_common.kafka.groups.requests import GROUPS_PER_REQUEST, KafkaConsumerGroups
+from ureplicator_common.kafka.groups.share_wire import ALTER_SHARE_OFFSETS
 
 NOT_COORDINATOR = 16
 NOT_FOUND = 69
@@ -39,7 +40,7 @@ class Cluster(ClusterClient):
         self.old = {OLD}
 
     def view(self, topics: Sequence[str]) -> ClusterView:
-        return ClusterView("c", {each.node_id: each for each in self.groups}, {}, {})
+        return ClusterView("c", {broker.node_id: broker for broker in self.groups}, {}, {})
 
     def coordinators(self, keys: Sequence[str], kind: int) -> tuple[dict[Broker, list[str]], str]:
         self.asked[BY_CLIENT] += 1
@@ -58,7 +59,9 @@ class Cluster(ClusterClient):
     def _respond(self, broker: Broker, request: Any, response: Any) -> Any:
         if isinstance(request, metadata.ApiVersionsRequest):
             newest = (
-                {wire.OFFSET_FETCH: 8, wire.FIND_COORDINATOR: 4} if broker not in self.old else {}
+                {wire.OFFSET_FETCH: 8, wire.FIND_COORDINATOR: 4, ALTER_SHARE_OFFSETS: 0}
+                if broker not in self.old
+                else {}
             )
             rows: Any = metadata.ApiVersionsResponse
             keys = [
@@ -68,10 +71,10 @@ class Cluster(ClusterClient):
             return rows(version=0, error_code=0, api_keys=keys)
         self.asked[request.api_key, request.version] += 1
         if request.api_key == wire.LIST_GROUPS:
-            listed = [each for each in self.groups[broker] if each not in self.unlisted]
-            return 0, [ListedGroup(each, "consumer", "Empty") for each in listed]
+            listed = [group for group in self.groups[broker] if group not in self.unlisted]
+            return 0, [ListedGroup(group, "consumer", "Empty") for group in listed]
         if request.api_key == wire.FIND_COORDINATOR:
-            return {each: (0, of) for of, some in self.groups.items() for each in some}
+            return {group: (0, of) for of, some in self.groups.items() for group in some}
         assert request.api_key == wire.OFFSET_FETCH
         raw = _fetched(_asked_for(request), request.version, self)
         return response.decode(raw, version=request.version, header=True)
@@ -83,20 +86,20 @@ def _asked_for(request: Any) -> list[str]:
     found: Any = consumer.OffsetFetchRequest.decode(raw[4:], version=request.version, header=True)
     if request.version < wire.MANY_GROUPS:
         return [found.group_id]
-    return [each.group_id for each in found.groups]
+    return [group.group_id for group in found.groups]
 
 
 def _topics(rows: Any, offsets: Offsets) -> list[Any]:
-    (kind,) = (each for each in dir(rows) if each.startswith("OffsetFetchResponsePartition"))
+    (kind,) = (name for name in dir(rows) if name.startswith("OffsetFetchResponsePartition"))
     partitions = [
         getattr(rows, kind)(
             partition_index=number,
-            committed_offset=each.offset,
+            committed_offset=committed.offset,
             committed_leader_epoch=-1,
-            metadata=each.metadata,
+            metadata=committed.metadata,
             error_code=0,
         )
-        for (_, number), each in offsets.items()
+        for (_, number), committed in offsets.items()
     ]
     return [rows(name="t", partitions=partitions)]
 
@@ -169,7 +172,7 @@ def test_a_group_that_has_moved_fails_alone_and_is_found_again(
     cluster.moved = {group}
     for _ in range(2):
         found = groups.offsets(every(cluster))
-        failed = {id for id, each in found.items() if isinstance(each, ClusterUnavailable)}
+        failed = {id for id, outcome in found.items() if isinstance(outcome, ClusterUnavailable)}
         assert failed == {group}
     cluster.moved.clear()
     assert cluster.asked[FIND, 4] == 1
@@ -181,7 +184,7 @@ def test_a_coordinator_that_is_lost_fails_its_groups_only(
 ) -> None:
     cluster.lost = {NEW}
     found = groups.offsets(every(cluster))
-    failed = {id for id, each in found.items() if isinstance(each, ClusterUnavailable)}
+    failed = {id for id, outcome in found.items() if isinstance(outcome, ClusterUnavailable)}
     assert failed == set(cluster.groups[NEW])
 
 
@@ -212,6 +215,14 @@ def test_a_broker_that_was_replaced_by_an_older_one_is_asked_as_that(
     groups.listed()
     groups.offsets(["n1"])
     assert (cluster.asked[FETCH, 8], cluster.asked[FETCH, 7]) == (0, 1)
+
+
+def test_a_cluster_has_share_groups_if_all_its_brokers_can_set_their_offsets(
+    cluster: Cluster, groups: KafkaConsumerGroups
+) -> None:
+    assert not groups.listed().share
+    cluster.old.clear()
+    assert groups.listed().share
 
 
 @pytest.mark.parametrize("group", ["n7", "o7"])

@@ -48,11 +48,11 @@ def commit_of_the_library() -> Any:
         partitions = [
             rows.OffsetCommitRequestPartition(
                 partition_index=number,
-                committed_offset=each.offset,
+                committed_offset=committed.offset,
                 committed_leader_epoch=-1,
-                committed_metadata=each.metadata,
+                committed_metadata=committed.metadata,
             )
-            for (of, number), each in COMMITTED.items()
+            for (of, number), committed in COMMITTED.items()
             if of == name
         ]
         return rows(name=name, partitions=partitions)
@@ -73,7 +73,7 @@ _REQUESTS = {
         wire.fetch_offsets(["a", LONG], 8),
         OffsetFetchRequest(
             version=8,
-            groups=[_GROUP(group_id=each, topics=None) for each in ("a", LONG)],
+            groups=[_GROUP(group_id=group, topics=None) for group in ("a", LONG)],
             require_stable=False,
         ),
     ),
@@ -116,8 +116,8 @@ def fetched_topics(found: Any, error: int = 0) -> list[Any]:
         )
 
     topics: dict[str, list[Any]] = {"t": [partition(9, CommittedOffset(-1), error)]}
-    for (name, number), each in COMMITTED.items():
-        topics.setdefault(name, []).append(partition(number, each, 0))
+    for (name, number), committed in COMMITTED.items():
+        topics.setdefault(name, []).append(partition(number, committed, 0))
     return [found(name=name, partitions=partitions) for name, partitions in topics.items()]
 
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.adoption import MAX_FORMER, adopted
-from ureplicator_common.offset_map.chunks import Chunk
-from ureplicator_common.offset_map.codec import Row, row
+from ureplicator_common.offset_map.chunks import FULL_SEGMENTS, Chunk
+from ureplicator_common.offset_map.codec import Row, decode_key, row
 from ureplicator_common.offset_map.partition_map import MapView, PartitionMap
 from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_common.offset_map.writing import CHUNK_SEGMENTS, Written, advance
+from ureplicator_testkit.kafka.offset_maps import map_of
 
 P0 = Partition(Route("a", "b"), "t", 0)
 BOUND = MAX_FORMER + 4
@@ -73,10 +74,10 @@ class Topic:
         return rows
 
     def write(self, rows: list[Row]) -> None:
-        for each in rows:
-            self.rows.pop(each.key, None)
-            if each.value is not None:
-                self.rows[each.key] = each
+        for stored in rows:
+            self.rows.pop(stored.key, None)
+            if stored.value is not None:
+                self.rows[stored.key] = stored
 
     def change_owner(self) -> None:
         """The next one knows what the position says."""
@@ -98,7 +99,7 @@ def assert_exact(topic: Topic) -> None:
     """Before the committed position each offset is translated to the last copy of its record, or of the next
     one."""
     view = topic.view()
-    copied = sorted(each for each in topic.copies if each < topic.position)
+    copied = sorted(copy for copy in topic.copies if copy < topic.position)
     for source in range(topic.position):
         at = bisect_left(copied, source)
         if at < len(copied):
@@ -113,7 +114,7 @@ def assert_exact(topic: Topic) -> None:
 def test_a_partition_with_many_owners_has_few_chunks() -> None:
     topic = Topic()
     most = 0
-    for number in range(1_000):
+    for number in range(300):
         topic.copy(3, markers=1)
         topic.commit()
         topic.copy(2, hole=number % 3)
@@ -159,7 +160,7 @@ def test_whatever_owners_did(owners: list[list[tuple[int, int, int]]], crashes: 
 def test_at_no_row_anything_is_missed() -> None:
     """A reader that has read a part of the transaction."""
     topic = Topic()
-    for _ in range(40):
+    for _ in range(20):
         for _ in range(5):
             topic.copy(2, markers=1)
             topic.commit()
@@ -168,7 +169,7 @@ def test_at_no_row_anything_is_missed() -> None:
     topic.commit()
     held = dict(topic.rows)
     rows = topic.commit(adopts=True)
-    assert any(each.value is None for each in rows)
+    assert any(row.value is None for row in rows)
     for count in range(len(rows) + 1):
         topic.rows = dict(held)
         topic.write(rows[:count])
@@ -196,9 +197,38 @@ def test_chunks_behind_the_end_of_a_log_that_went_back_are_deleted() -> None:
     topic.change_owner()
     topic.copy(9)
     topic.commit(adopts=True)
-    assert all(each.target <= 4 for each in topic.known().entries)
+    assert all(entry.target <= 4 for entry in topic.known().entries)
     assert max(topic.known().keys) <= 4
     assert_exact(topic)
+
+
+def test_two_halves_make_a_full_chunk() -> None:
+    half = FULL_SEGMENTS // 2
+    segments = [MapSegment(2 * n, 2 * n + 1, 3 * n) for n in range(FULL_SEGMENTS)]
+    written, rows = adopted_of(
+        *(Chunk("s", "t", (*part,)) for part in (segments[:half], segments[half:]))
+    )
+    assert [sealed.size for sealed in written.sealed] == [FULL_SEGMENTS]
+    assert [stored.value is None for stored in rows] == [False, True]
+
+
+def test_what_is_adopted_says_no_more_than_before() -> None:
+    """Between the end of the log that an owner found, and its position, records have no known place."""
+    first = Chunk("s", "t", (MapSegment(0, 5, 0),), open=True)
+    second = Chunk("s", "t", (MapSegment(12, 15, 20),), begin=(10, 7))
+    known, adopted_by = map_of(first, second), map_of(first, second)
+    _, rows = adopted_of(first, second)
+    for stored in rows:
+        target = decode_key(stored.key).target
+        adopted_by.remove(target) if stored.value is None else adopted_by.add(stored.value)
+    assert [known.view().forward(source) for source in (7, 8, 9, 12)] == [7, 7, 7, 20]
+    assert [adopted_by.view().forward(source) for source in (7, 8, 9, 12)] == [7, 7, 7, 20]
+
+
+def adopted_of(*former: Chunk) -> tuple[Written, list[Row]]:
+    """Rows of an owner that adopts these, and has written a chunk behind them."""
+    own = Chunk("s", "t", (MapSegment(10**6, 10**6 + 1, 10**6),), open=True)
+    return adopted(Written(P0, "s", "t", chunk=own, former=len(former)), map_of(*former))
 
 
 def test_an_owner_that_has_written_nothing_adopts_nothing() -> None:

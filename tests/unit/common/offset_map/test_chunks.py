@@ -59,6 +59,12 @@ def test_an_owner_that_goes_on_where_the_other_ended_makes_one_segment() -> None
     assert map_of(first, second).view().segments() == (MapSegment(0, 60, 0),)
 
 
+def test_where_the_last_copy_ends_an_older_one_of_another_chunk_does_not_count() -> None:
+    """A consumer that has read the last copies up to there goes on behind them."""
+    known = map_of(chunk(MapSegment(0, 20, 0)), chunk(MapSegment(5, 10, 30, repeated=True)))
+    assert [known.view().forward(source) for source in (9, 10, 11)] == [34, 35, 11]
+
+
 def test_a_chunk_is_written_again() -> None:
     before = chunk(MapSegment(0, 10, 0), open=True)
     after = chunk(MapSegment(0, 12, 0), MapSegment(20, 21, 12), open=True)

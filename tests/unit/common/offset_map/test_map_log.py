@@ -14,6 +14,7 @@ from ureplicator_common.kafka.map_log.writing import AWAY_S, REFUSED_S, REQUIRED
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.offset_map.codec import Row
 from ureplicator_testkit.kafka.coordinator import HERE, LOST, Coordinator
+from ureplicator_testkit.records import batches
 
 MAP = "ureplicator-main-a.b-offset-map"
 ROWS = [Row(b"key", b"value")]
@@ -43,6 +44,17 @@ def test_a_leader_that_is_known_gets_nothing_but_the_rows() -> None:
     assert writer.client.requests == first
     writer.write()
     assert writer.client.requests[4:] == ["AddPartitionsToTxn", "Produce"]
+
+
+def test_each_epoch_of_the_producer_begins_its_sequences() -> None:
+    """A broker takes no other first sequence under a new epoch (KIP-890 raises it with each transaction)."""
+    writer = Writer()
+    for epoch in (1, 1, 2, 2):
+        writer.store._producer = replace(writer.store.producer, epoch=epoch)
+        writer.write()
+    fields = ("producer_epoch", "base_sequence")
+    found = [tuple(batches.field(data, name) for name in fields) for data in writer.client.produced]
+    assert found == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 def test_a_map_without_a_leader_takes_no_part() -> None:

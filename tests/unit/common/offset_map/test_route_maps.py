@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.map_log.batches import decode_batches, encode_batch
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.model import Partition, Route
 from ureplicator_common.offset_map.chunks import Chunk
@@ -15,7 +12,6 @@ from ureplicator_common.offset_map.codec import Row, row, tombstone
 from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_testkit.kafka.offset_maps import MemoryOffsetMaps, forward
-from ureplicator_testkit.records import batches
 
 P0, P1 = (Partition(Route("a", "b"), "t", n) for n in range(2))
 
@@ -24,39 +20,9 @@ def mapped(partition: Partition, *segments: MapSegment) -> Row:
     return row(partition, Chunk("s", "t", segments, open=True))
 
 
-def sent(rows: Sequence[Row], *, at: int, producer: int = 7) -> bytes:
-    data = encode_batch(rows, producer_id=producer, producer_epoch=0, sequence=0, time_ms=1)
-    return batches.patched(data, base_offset=at)
-
-
-def ended(*, at: int, producer: int = 7, commit: bool = True) -> bytes:
-    return batches.marker(base_offset=at, producer_id=producer, commit=commit)
-
-
-def test_rows_of_aborted_transactions_do_not_count() -> None:
+def test_the_last_tombstone_of_a_partition_removes_its_map() -> None:
     maps = RouteMaps()
-    first, second, third = (MapSegment(0, n, 0) for n in (1, 2, 3))
-    log = [
-        sent([mapped(P0, first), mapped(P1, first)], at=0),
-        sent([mapped(P0, second)], at=2, producer=8),
-        ended(at=3),
-        ended(at=4, producer=8, commit=False),
-        sent([mapped(P1, third)], at=5, producer=8),
-        ended(at=6, producer=8),
-    ]
-    maps.fetched(decode_batches(b"".join(log)), [(8, 2)])
-    assert maps.view(P0).segments() == (first,)
-    assert maps.view(P1).segments() == (third,)
-    assert maps.next_offset == 7
-
-
-def test_a_batch_that_was_read_is_left_out() -> None:
-    maps = RouteMaps()
-    data = sent([mapped(P0, MapSegment(0, 1, 0)), tombstone(P0, 0)], at=0)
-    maps.fetched(decode_batches(data), [])
-    assert maps.next_offset == 2
-    more = sent([mapped(P0, MapSegment(0, 9, 4))], at=2)
-    maps.fetched(decode_batches(data + more), [])
+    maps.add([mapped(P0, MapSegment(0, 1, 0)), tombstone(P0, 0), mapped(P0, MapSegment(0, 9, 4))])
     assert maps.view(P0).segments() == (MapSegment(0, 9, 4),)
     maps.add([tombstone(P0, 4), tombstone(P1, 4)])
     assert not maps.partitions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -117,7 +118,7 @@ def test_a_copier_that_commits_for_days_leaves_few_chunks() -> None:
     for _ in range(count):
         topic.copy(1, hole=1, markers=1)
         topic.commit(*topic.segments[-2:])
-    sizes = [each.size for each in topic.written.sealed]
+    sizes = [segment.size for segment in topic.written.sealed]
     assert len(topic.rows) == 1 + len(sizes) <= 2 + (count // CHUNK_SEGMENTS).bit_length()
     assert sum(sizes) + CHUNK_SEGMENTS >= count
     assert topic.writes < 3 * count
@@ -130,8 +131,8 @@ def test_many_segments_at_once_make_large_chunks_of_a_few_bytes_each() -> None:
     for _ in range(3 * FULL_SEGMENTS + 100):
         topic.copy(2, hole=1)
     assert topic.commit(*topic.segments) == 5
-    assert [each.size for each in topic.written.sealed] == [FULL_SEGMENTS] * 3 + [96]
-    assert not any(each.value for each in topic.written.sealed[:3])
+    assert [chunk.size for chunk in topic.written.sealed] == [FULL_SEGMENTS] * 3 + [96]
+    assert not any(chunk.value for chunk in topic.written.sealed[:3])
     assert topic.written.chunks == 2
     assert max(len(row.value or b"") for row in topic.rows.values()) < 4.5 * FULL_SEGMENTS
     assert_exact(topic)
@@ -173,6 +174,15 @@ def test_keys_stay_bounded_however_often_the_target_refuses_the_map() -> None:
     assert_exact(topic)
 
 
+def test_chunks_of_former_owners_are_counted_after_a_refusal() -> None:
+    """The next owner packs them up, once there are many."""
+    topic = Topic()
+    topic.written = replace(NEW, former=3).interrupted()
+    topic.copy(1)
+    topic.commit(*topic.segments)
+    assert topic.written.chunks == 4
+
+
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_what_is_read_after_refusals_is_never_beyond_what_was_copied(
@@ -197,7 +207,7 @@ def test_what_is_read_after_refusals_is_never_beyond_what_was_copied(
         assert found is None or found <= target
         assert back is None or back <= source
     held = {row.key for row in topic.rows.values()}
-    known = {*(each.target for each in topic.written.sealed)}
+    known = {*(chunk.target for chunk in topic.written.sealed)}
     assert topic.written.chunk is not None
     assert len(held) == len(known | {topic.written.chunk.target})
 
@@ -214,9 +224,9 @@ def test_no_chunk_is_deleted_before_the_one_that_takes_its_place_is_written() ->
             merges += 1
             final = read_rows([*rows, *more])
             for at in range(1, len(more)):
-                places = {each.first for each in read_rows([*rows, *more[:at]])}
+                places = {segment.first for segment in read_rows([*rows, *more[:at]])}
                 assert {
-                    each.first for each in final if each.end <= topic.segments[-2].first
+                    segment.first for segment in final if segment.end <= topic.segments[-2].first
                 } <= places
         rows += more
     assert merges == 8

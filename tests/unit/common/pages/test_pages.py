@@ -145,7 +145,7 @@ def test_open_pages_are_said(caplog: pytest.LogCaptureFixture, token_file: Path)
 def test_pages_for_others_need_a_token(
     hosts: Mapping[str, str], pages: Mapping[str, Any], fault: str
 ) -> None:
-    faults = [str(each) for each in page_faults(PagesSettings.model_validate(pages), hosts)]
+    faults = [str(found) for found in page_faults(PagesSettings.model_validate(pages), hosts)]
     assert len(faults) == bool(fault)
     assert fault in "".join(faults)
 

@@ -12,7 +12,7 @@ from ureplicator_common.kafka.security.mechanisms import PlainExchange, SaslErro
 
 
 def handshake(code: int = 0, *offered: str) -> bytes:
-    names = b"".join(struct.pack(">h", len(each)) + each.encode() for each in offered)
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in offered)
     return struct.pack(">hi", code, len(offered)) + names
 
 
@@ -56,8 +56,8 @@ def test_a_login_without_end() -> None:
 )
 def test_a_refused_login(responses: list[bytes], text: str) -> None:
     mine = run()
-    for each in responses[:-1]:
-        mine.on_response(each)
+    for response in responses[:-1]:
+        mine.on_response(response)
     with pytest.raises(SaslError, match=text) as refused:
         mine.on_response(responses[-1])
     assert "hunter2" not in str(refused.value)

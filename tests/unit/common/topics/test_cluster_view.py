@@ -51,7 +51,7 @@ def topics(draw: st.DrawFn, number: int) -> Any:
         name=f"topic-{number}-{draw(st.text(max_size=3))}",
         topic_id=uuid.UUID(int=draw(st.integers(0, 2**128 - 1))),
         is_internal=draw(st.booleans()),
-        partitions=[draw(partitions(each)) for each in range(count)],
+        partitions=[draw(partitions(index)) for index in range(count)],
     )
 
 
@@ -151,7 +151,7 @@ def test_a_request_is_that_of_the_library(topics: list[str] | None) -> None:
     wanted = None
     if topics is not None:
         no_id = uuid.UUID(int=0)
-        wanted = [theirs.MetadataRequestTopic(name=each, topic_id=no_id) for each in topics]
+        wanted = [theirs.MetadataRequestTopic(name=name, topic_id=no_id) for name in topics]
     library = theirs(
         version=METADATA_VERSION,
         topics=wanted,
@@ -160,6 +160,6 @@ def test_a_request_is_that_of_the_library(topics: list[str] | None) -> None:
         include_topic_authorized_operations=False,
     )
     own = MetadataRequest(topics)
-    for each in (library, own):
-        each.with_header(correlation_id=7, client_id="test")
+    for request in (library, own):
+        request.with_header(correlation_id=7, client_id="test")
     assert own.encode(framed=True, header=True) == library.encode(framed=True, header=True)

@@ -43,7 +43,7 @@ def response(topics: list[Listed], *, brokers: int = 1, correlation_id: int = 7)
         ],
         cluster_id="a cluster",
         controller_id=0,
-        topics=[_topic(each) for each in topics],
+        topics=[_topic(topic) for topic in topics],
     )
     reply.with_header(correlation_id=correlation_id)
     return bytes(reply.encode(header=True, framed=False))
@@ -94,7 +94,7 @@ TOPICS = st.lists(
 @given(TOPICS, st.integers(1, 3))
 def test_topics_are_those_that_the_broker_lists(topics: list[Listed], brokers: int) -> None:
     found = decoded(response(topics, brokers=brokers))
-    assert found.topics == {each.name: shown(each) for each in topics}
+    assert found.topics == {topic.name: shown(topic) for topic in topics}
     assert found.cluster_id == "a cluster"
 
 

@@ -24,7 +24,7 @@ Fleet = dict[WorkerId, list[Partition]]
 def level(
     fleet: Fleet, rate_of: Mapping[Partition, float], limits: BalanceLimits
 ) -> dict[Partition, WorkerId]:
-    rates = {worker: {each: rate_of[each] for each in owned} for worker, owned in fleet.items()}
+    rates = {worker: {part: rate_of[part] for part in owned} for worker, owned in fleet.items()}
     counts = {worker: len(owned) for worker, owned in fleet.items()}
     moves = balance_loads(balanced_fleet(fleet, counts), rates, limits)
     return {partition: move.worker for partition, move in moves.items() if move.worker}
@@ -51,10 +51,10 @@ def fleet_of(rates: Sequence[Sequence[float]]) -> tuple[Fleet, dict[Partition, f
     """Workers with partitions of these rates in MB/s."""
     fleet: Fleet = {}
     rate_of: dict[Partition, float] = {}
-    for at, each in enumerate(rates):
-        owned = [Partition(ROUTE, f"t{at}", number) for number in range(len(each))]
+    for at, of_worker in enumerate(rates):
+        owned = [Partition(ROUTE, f"t{at}", number) for number in range(len(of_worker))]
         fleet[WorkerId(f"w{at}")] = owned
-        rate_of |= {partition: each[partition.number] * MB for partition in owned}
+        rate_of |= {partition: of_worker[partition.number] * MB for partition in owned}
     return fleet, rate_of
 
 
@@ -67,7 +67,7 @@ def moved(fleet: Fleet, to: Mapping[Partition, WorkerId]) -> Fleet:
 
 
 def loads(fleet: Fleet, rate_of: Mapping[Partition, float]) -> list[float]:
-    return [sum(rate_of[each] for each in owned) for owned in fleet.values()]
+    return [sum(rate_of[part] for part in owned) for owned in fleet.values()]
 
 
 @st.composite
@@ -126,7 +126,7 @@ def test_many_partitions_are_balanced_by_few_moves() -> None:
 
 def test_workers_with_unsettled_rates_are_left_out() -> None:
     fleet, rate_of = fleet_of([[30, 30], [1, 1], [5, 5], [5, 5]])
-    rates = {worker: {each: rate_of[each] for each in owned} for worker, owned in fleet.items()}
+    rates = {worker: {part: rate_of[part] for part in owned} for worker, owned in fleet.items()}
     counts = dict.fromkeys(fleet, 2)
     first, second = fleet[WorkerId("w1")]
     rates[WorkerId("w1")] = {first: rate_of[first]}

@@ -68,7 +68,7 @@ def test_what_quotas_divided_they_leave_as_it_is(given: dict[WorkerId, Vessel]) 
 
 def _level(total: int, given: dict[WorkerId, Vessel]) -> Fraction:
     """Level of the water, by pouring it in up to the next base, one after the other."""
-    levels = sorted(Fraction(each.base, each.weight) for each in given.values())
+    levels = sorted(Fraction(quota.base, quota.weight) for quota in given.values())
     volume = Fraction(total)
     for lower, upper in zip(levels, [*levels[1:], None], strict=True):
         width = sum(v.weight for v in given.values() if Fraction(v.base, v.weight) <= lower)

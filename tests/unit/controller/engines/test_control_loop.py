@@ -9,7 +9,7 @@ import pytest
 from ureplicator_common.coordination import EXPIRY_ROUNDING_S, Create, Delete, Set
 from ureplicator_common.model import WorkerId
 from ureplicator_common.znode_contents import Assignment
-from ureplicator_common.znodes import decode_route
+from ureplicator_common.znodes.routes import decode_route
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import WriteAssignment
 from ureplicator_controller.core.state.fleet_index import FleetIndexer

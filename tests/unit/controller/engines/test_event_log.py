@@ -9,10 +9,8 @@ import pytest
 from ureplicator_common.coordination import Create
 from ureplicator_common.model import EventKind
 from ureplicator_common.znode_contents import PastEvent, SyncKind, SyncReport
-from ureplicator_common.znodes import (
-    decode_history,
-    encode_sync,
-)
+from ureplicator_common.znodes.fleet import decode_history
+from ureplicator_common.znodes.routes import encode_sync
 from ureplicator_testkit.control.manual_controllers import PATHS, ROUTE, ControllerFleet
 
 

@@ -6,11 +6,12 @@ import logging
 
 import pytest
 
-from ureplicator_common import znodes
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import MAX_SLOTS, WorkerId
 from ureplicator_common.znode_contents import IsolatedSubject, KnownWorker
-from ureplicator_common.znodes import decode_isolated, encode_known_worker
+from ureplicator_common.znodes import codec
+from ureplicator_common.znodes.fleet import decode_isolated
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_testkit.control.manual_controllers import PATHS, REBALANCE_S, ControllerFleet
 
 
@@ -46,7 +47,7 @@ def test_a_worker_with_too_many_slots_stops_only_its_own_topics(
     fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its ids to fence fit into no assignment: its topics stay, and all others are planned."""
-    monkeypatch.setattr(znodes, "LIMIT_BYTES", 4 * 1024)
+    monkeypatch.setattr(codec, "LIMIT_BYTES", 4 * 1024)
     owner = fleet.worker("a")
     fleet.one.run()
     fleet.topic(1, "old")

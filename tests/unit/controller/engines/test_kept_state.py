@@ -9,7 +9,7 @@ import pytest
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import decode_intent, encode_intent
+from ureplicator_common.znodes.topics import decode_intent, encode_intent
 from ureplicator_controller.core.state import fleet_index as fleet_index_module
 from ureplicator_controller.core.state import snapshot as snapshot_module
 from ureplicator_controller.core.state.fleet_index import FleetIndexer, Owners

@@ -13,7 +13,7 @@ import pytest
 from ureplicator_common.coordination import Operation, Set, Unavailable
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znode_contents import KnownWorker
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_controller.engines import plan_executor as executor
 from ureplicator_testkit.control.manual_controllers import (
     PATHS,

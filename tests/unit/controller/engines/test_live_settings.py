@@ -10,7 +10,8 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.coordination import create_or_set, version_of
 from ureplicator_common.model import Delivery, GapPolicy, RouteSettings
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import decode_route, encode_switches
+from ureplicator_common.znodes.fleet import encode_switches
+from ureplicator_common.znodes.routes import decode_route
 from ureplicator_testkit.control.manual_controllers import (
     PATHS,
     ROUTE,

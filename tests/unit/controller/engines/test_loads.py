@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Partition, WorkerId
 from ureplicator_common.znode_contents import PartitionLoad
-from ureplicator_common.znodes import encode_loads
+from ureplicator_common.znodes.workers import encode_loads
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S
 from ureplicator_testkit.control.manual_controllers import PATHS, ROUTE, ControllerFleet
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination

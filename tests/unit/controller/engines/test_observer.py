@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.coordination import Create, Delete, Set
 from ureplicator_common.model import Route, TopicKey, WorkerId
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_controller.engines.observer import Observer
 from ureplicator_testkit.control.manual_clock import ManualClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_common.model import Partition, Route, TopicKey, WorkerId
-from ureplicator_common.znodes import decode_route
+from ureplicator_common.znodes.routes import decode_route
 from ureplicator_controller.core.routes import WITHDRAW_AFTER_S
 from ureplicator_controller.core.state.exclusions import effective_state, excluded_partitions
 from ureplicator_controller.core.state.external_view import external_view
@@ -61,7 +61,9 @@ def test_topics_of_a_removed_route_are_stopped_with_the_reason(fleet: Controller
     assert (excluded.key, excluded.state) == (KEY, "stopped")
     assert excluded.reason == "stopped: route is not configured"
     assert effective_state(seen, KEY) == "stopped"
-    reasons = {each.partition: each.reason for each in mismatches(seen, external_view(seen))}
+    reasons = {
+        mismatch.partition: mismatch.reason for mismatch in mismatches(seen, external_view(seen))
+    }
     assert Partition(OLD, "ships", 0) in reasons, "operators still want it"
 
 

@@ -60,7 +60,7 @@ def test_a_created_topic_keeps_times_and_records_whatever_its_brokers_have_by_de
         "compression.type": "gzip",
     }
     ensure(source, target)
-    found = {name: each.value for name, each in target.settings_of("t").items()}
+    found = {name: setting.value for name, setting in target.settings_of("t").items()}
     assert (
         found.items()
         >= {

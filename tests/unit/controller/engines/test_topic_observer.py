@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.kafka import TopicInfo
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.rules import TopicRules

@@ -16,7 +16,9 @@ from ureplicator_common.kafka import ClusterUnavailable, TopicRefused
 from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import Route, RouteSettings, TopicKey, TopicState
 from ureplicator_common.znode_contents import RouteMemory, TopicIntent
-from ureplicator_common.znodes import Paths, decode_intent, decode_memory, encode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_memory
+from ureplicator_common.znodes.topics import decode_intent, encode_intent
 from ureplicator_controller.core.state.snapshot import parse
 from ureplicator_controller.core.topics.reconcile import CONFIRM_S
 from ureplicator_controller.core.topics.rules import AutoWhitelist, TopicRules
@@ -485,7 +487,7 @@ def test_a_baseline_too_large_for_its_node_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World()
-    monkeypatch.setattr("ureplicator_common.znodes.LIMIT_BYTES", 10)
+    monkeypatch.setattr("ureplicator_common.znodes.codec.LIMIT_BYTES", 10)
     with caplog.at_level(logging.ERROR):
         world.poll()
         world.poll()

@@ -79,7 +79,7 @@ def test_metadata_are_left_out_where_later_records_may_lie_at_another_distance(
 ) -> None:
     """A consumer that keeps places of later records there would skip others."""
     found = decided(view(source), copied)
-    assert [each.metadata for each in found.writes.values()] == [""]
+    assert [offset.metadata for offset in found.writes.values()] == [""]
     assert found.partitions[0].note == METADATA_LEFT_OUT
     assert settled(found, {}).partitions[0].note == METADATA_LEFT_OUT
 
@@ -102,7 +102,7 @@ def test_a_group_before_the_start_of_the_source_goes_on_at_that_of_the_target(st
     assert found.writes == {THERE: CommittedOffset(3)}
     assert settled(found, {}).partitions[0].note == BEFORE_START
     mapped = decided(view(45), begins)
-    assert [each.offset for each in mapped.writes.values()] == [52], "the target still has them"
+    assert [offset.offset for offset in mapped.writes.values()] == [52], "the target still has them"
     assert BEFORE_START not in mapped.partitions[0].note
 
 
@@ -139,7 +139,10 @@ def test_a_lower_offset_on_one_partition_does_not_hold_up_the_others() -> None:
     )
     copied = {HERE: plus(7), OTHER: replace(plus(0), target=OTHER_THERE)}
     found = decide(group, copied)
-    assert [each.state for each in found.partitions] == [SyncState.AHEAD, SyncState.PENDING]
+    assert [partition.state for partition in found.partitions] == [
+        SyncState.AHEAD,
+        SyncState.PENDING,
+    ]
     assert found.writes == {OTHER_THERE: CommittedOffset(60, "meta60")}
 
 
@@ -159,7 +162,7 @@ def test_a_marker_behind_the_last_copy_does_not_hide_that_the_group_waits() -> N
     )
     copied = {HERE: plus(7), OTHER: replace(plus(7), target=OTHER_THERE)}
     found = decide(group, copied)
-    assert [each.state for each in found.partitions] == [SyncState.AHEAD, SyncState.WAITS]
+    assert [partition.state for partition in found.partitions] == [SyncState.AHEAD, SyncState.WAITS]
     assert found.state is SyncState.WAITS
 
 
@@ -290,7 +293,7 @@ def test_no_offset_is_lowered_or_past_an_end(
     written = decided(group if known else replace(group, target=None), copied).writes
     if members is not Members.NONE or not known:
         assert not written
-    for each in written.values():
-        assert target is None or each.offset > target
-        assert each.offset <= end
-        assert each.offset <= max(start, min(position, source) + constant)
+    for write in written.values():
+        assert target is None or write.offset > target
+        assert write.offset <= end
+        assert write.offset <= max(start, min(position, source) + constant)

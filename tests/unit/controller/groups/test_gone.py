@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ureplicator_common.kafka import Extent
 from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
 from ureplicator_common.znode_contents import GoneGroup, GoneGroups
-from ureplicator_common.znodes import decode_gone, encode_gone
+from ureplicator_common.znodes.routes import decode_gone, encode_gone
 from ureplicator_controller.core.groups.decisions import (
     CopiedPartition,
     GroupDecision,

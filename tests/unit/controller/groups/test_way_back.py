@@ -40,7 +40,7 @@ def copies(draw: st.DrawFn) -> tuple[CopiedPartition, list[int], list[int]]:
     count = draw(st.integers(1, 30))
     steps = st.lists(st.integers(1, 4), min_size=count, max_size=count)
     ours, theirs = (
-        [sum(each[: n + 1]) for n in range(count)] for each in (draw(steps), draw(steps))
+        [sum(drawn[: n + 1]) for n in range(count)] for drawn in (draw(steps), draw(steps))
     )
     segments = tuple(MapSegment(a, a + 1, b) for a, b in zip(ours, theirs, strict=True))
     copied = CopiedPartition(

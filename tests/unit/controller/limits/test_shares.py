@@ -10,7 +10,7 @@ import pytest
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import Limited, Partition, WorkerId
 from ureplicator_common.znode_contents import PartitionLoad, Switches
-from ureplicator_common.znodes import encode_loads
+from ureplicator_common.znodes.workers import encode_loads
 from ureplicator_controller.core.planning.limit_shares import DIVISION_INTERVAL_S
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import WriteAssignment, WriteShares
@@ -78,6 +78,15 @@ def test_loads_that_hardly_change_change_no_share() -> None:
     fleet.settle()
     report(fleet, "a", {partition("t"): (0, 510_000.0)})
     assert fleet.cycle().steps == ()
+
+
+def test_a_limit_that_is_lowered_a_little_holds_at_once() -> None:
+    """No share differs much from the wanted one, but their sum is above the limit."""
+    fleet = two_workers()
+    limit(fleet, {OF_ROUTE: 1_000_000, OF_A: 300_000})
+    limit(fleet, {OF_ROUTE: 900_000, OF_A: 299_999})
+    assert sum(shares(fleet, OF_ROUTE).values()) == 900_000
+    assert sum(shares(fleet, OF_A).values()) <= 299_999
 
 
 def test_the_next_division_is_due_while_there_are_limits() -> None:

@@ -20,7 +20,7 @@ def test_share_moves_at_once_and_is_taken_before_it_is_given(fleet: ControlFleet
     fleet.process("a").announce(leaving=True)
     fleet.cycle()
     assert fleet.snapshot().assignments["b"].value.entries.keys() == {  # type: ignore[index]
-        each for each in fleet.process("b").copies
+        partition for partition in fleet.process("b").copies
     }, "nothing is given while the former owner holds it"
     fleet.settle()
     assert fleet.counts() == {"b": 4}

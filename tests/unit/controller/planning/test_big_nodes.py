@@ -22,15 +22,9 @@ from ureplicator_common.znode_contents import (
     PositionChange,
     TopicIntent,
 )
-from ureplicator_common.znodes import (
-    LIMIT_BYTES,
-    MAX_ASSIGNED,
-    MAX_TOPIC_PARTITIONS,
-    encode_assignment,
-    encode_current,
-    encode_ideal,
-    encode_intent,
-)
+from ureplicator_common.znodes.codec import LIMIT_BYTES
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS, encode_ideal, encode_intent
+from ureplicator_common.znodes.workers import MAX_ASSIGNED, encode_assignment, encode_current
 from ureplicator_controller.core.planning import handover as handover_module
 from ureplicator_controller.core.state import mismatches as mismatches_module
 from ureplicator_controller.core.state.external_view import external_view
@@ -57,8 +51,8 @@ def epoch(number: int) -> OwnerEpoch:
 def holders(number: int) -> dict[WorkerId, SessionId]:
     """Three workers that may still be able to commit, each under one of its last sessions."""
     found = {}
-    for each in range(3):
-        worker = scattered(3 * number + each, len(WORKERS))
+    for nth in range(3):
+        worker = scattered(3 * number + nth, len(WORKERS))
         session = 72_057_594_037_927_936 + 1_000_003 * worker + scattered(number, 2)
         found[WORKERS[worker]] = SessionId(session)
     return found

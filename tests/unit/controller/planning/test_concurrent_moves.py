@@ -35,7 +35,9 @@ def fleet() -> ControlFleet:
 def not_assigned(fleet: ControlFleet, route: Route = ROUTE) -> set[Partition]:
     """Partitions of a route that have an owner and are in no assignment."""
     seen = fleet.snapshot()
-    assigned = {each for stored in seen.assignments.values() for each in stored.value.entries}
+    assigned = {
+        partition for stored in seen.assignments.values() for partition in stored.value.entries
+    }
     owned = {
         Partition(key.route, key.topic, number)
         for key, stored in seen.ideal.items()
@@ -90,8 +92,8 @@ def _release(fleet: ControlFleet, number: int) -> None:
     process = fleet.process("a")
     process.hung = False
     process.read()
-    for each in sorted(process.removed)[:number]:
-        process.release(each)
+    for partition in sorted(process.removed)[:number]:
+        process.release(partition)
     process.publish()
     fleet.cycle()
 
@@ -99,8 +101,8 @@ def _release(fleet: ControlFleet, number: int) -> None:
 def test_partition_that_is_not_copied_does_not_wait_for_its_turn(fleet: ControlFleet) -> None:
     process = fleet.process("a")
     failed = sorted(process.copies)[-2:]
-    for each in failed:
-        process.drop(each, "target unavailable")
+    for partition in failed:
+        process.drop(partition, "target unavailable")
     process.publish()
     fleet.tag("a", draining=True)
     fleet.cycle()
@@ -121,7 +123,7 @@ def test_partition_that_waits_for_its_turn_is_copied_and_says_so(fleet: ControlF
     fleet.cycle()
     copied = fleet.process("a").copies
     seen = fleet.snapshot()
-    reasons = [each.reason for each in mismatches(seen, external_view(seen))]
+    reasons = [mismatch.reason for mismatch in mismatches(seen, external_view(seen))]
     assert len(copied) == 20, "released by none yet"
     assert reasons.count("waiting for its turn to move: a copies it until then") == 20 - LIMIT
     assert reasons.count("waiting for a to release it") == LIMIT
@@ -151,7 +153,7 @@ def test_worker_copies_on_while_the_new_owner_is_gone(fleet: ControlFleet) -> No
     fleet.tag("a", draining=True)
     fleet.wait(60)
     fleet.cycle()
-    waiting = {each for each, stay in _copied_by_a(fleet).items() if stay}
+    waiting = {partition for partition, stay in _copied_by_a(fleet).items() if stay}
     fleet.kill(fleet.process("c"))
     fleet.kill(fleet.process("b"))
     fleet.settle()
@@ -161,7 +163,7 @@ def test_worker_copies_on_while_the_new_owner_is_gone(fleet: ControlFleet) -> No
 def _copied_by_a(fleet: ControlFleet) -> dict[Partition, bool]:
     """Partitions that a copies, each with True while it is still assigned to a."""
     entries = fleet.snapshot().assignments[fleet.process("a").id].value.entries
-    return {each: each in entries for each in fleet.process("a").copies}
+    return {partition: partition in entries for partition in fleet.process("a").copies}
 
 
 def test_route_whose_releases_take_long_does_not_slow_another_one() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.model import SessionId, TopicState, WorkerId
-from ureplicator_common.znodes import encode_registration
+from ureplicator_common.znodes.workers import encode_registration
 from ureplicator_controller.core.planning.bookkeeping import FORGET_AFTER_S, MAX_FORGOTTEN
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import ForgetWorker

@@ -76,12 +76,12 @@ def test_workers_are_checked_in_turn_whatever_the_index_says() -> None:
     workers = [WorkerId(f"w{number}") for number in range(7)]
     bad = replace(GOOD, ideal={}, assignments={worker: assigned() for worker in workers})
     watch, index = InvariantWatch(), replace(FleetIndexer().of(bad), busy=frozenset())
-    assert {each.reason.split()[0] for each in watch.violations(bad, index)} == {
+    assert {violation.reason.split()[0] for violation in watch.violations(bad, index)} == {
         *workers,
         "assigned",
     }
     turns = [
-        {each.reason.split()[0] for each in watch.violations(bad, index)} - {"assigned"}
+        {violation.reason.split()[0] for violation in watch.violations(bad, index)} - {"assigned"}
         for _ in range(4)
     ]
     assert all(len(turn) == WORKERS_IN_TURN for turn in turns)

@@ -8,7 +8,7 @@ import pytest
 
 from ureplicator_common.coordination import Set
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import encode
+from ureplicator_common.znodes.codec import encode
 from ureplicator_controller.core.state.loads import LOAD_REVIEW_INTERVAL_S, SETTLED_S
 from ureplicator_controller.core.state.snapshot import BalanceLimits
 from ureplicator_testkit.control.fleet import ControlFleet, partition, two_workers

@@ -197,7 +197,7 @@ def test_paused_and_blacklisted_partitions_have_no_owner() -> None:
     assert set(fleet.owners("t").values()) == {None}
     assert fleet.entry("t").reason == "paused"
     assert fleet.entry("t").holders == {}
-    assert all(not each.copies for each in fleet.processes)
+    assert all(not process.copies for process in fleet.processes)
     fleet.topic("t", 4, state=TopicState.ACTIVE, blacklisted=frozenset())
     decided = fleet.cycle()
     assert "resumed (4)" in decided.reasons

@@ -33,7 +33,7 @@ from ureplicator_testkit.control.fleet import (
     partition,
     two_workers,
 )
-from ureplicator_testkit.control.worker_process import InvariantViolated
+from ureplicator_testkit.control.worker_process import InvariantViolated, Process
 
 
 def test_partition_is_assigned_only_after_its_confirmed_release() -> None:
@@ -160,8 +160,8 @@ def test_restart_while_the_former_process_is_frozen() -> None:
     fleet.thaw(frozen)
     held = list(frozen.copies)
     assert held
-    for each in held:
-        frozen.commit(each)
+    for part in held:
+        frozen.commit(part)
     assert frozen.copies == {}
     assert fresh.copies.keys() == set(held)
 
@@ -183,9 +183,41 @@ def test_new_session_never_confirms_for_an_old_one() -> None:
     assert fleet.fences("b") == ids_of("a")
     fleet.process("b").catch_up()
     fleet.thaw(frozen)
-    for each in list(frozen.copies):
-        frozen.commit(each)
+    for part in list(frozen.copies):
+        frozen.commit(part)
     fleet.settle()
+
+
+def test_partition_that_comes_back_keeps_the_former_session_of_its_worker_as_holder() -> None:
+    """a freezes; b is assigned its partition, and drained before it was ONLINE; the new process of a gets it
+    and is drained, too: the frozen one was never fenced."""
+    fleet = ControlFleet(delays=Delays(rebalance_s=0, join_s=10))
+    frozen = fleet.worker("a")
+    fleet.topic("t", 1)
+    fleet.settle()
+    fleet.freeze(frozen)
+    b = fleet.worker("b")
+    fleet.cycle()
+    fresh = fleet.worker("a")
+    fresh.read()
+    fresh.publish()
+    _drain_unproven(fleet, b)
+    assert fleet.fences("a") == set()
+    assert fleet.entry("t").holders == {WorkerId("a"): frozen.session}
+    fleet.tag("b")
+    _drain_unproven(fleet, fresh)
+    assert fleet.fences("b") == ids_of("a")
+    fleet.thaw(frozen)
+    fleet.settle()
+
+
+def _drain_unproven(fleet: ControlFleet, process: Process) -> None:
+    """Operators drain a worker, which confirms the release of what it never copied."""
+    fleet.tag(process.id, draining=True)
+    fleet.cycle()
+    process.read()
+    process.publish()
+    fleet.cycle()
 
 
 def test_fence_covers_the_most_slots_a_worker_ever_had() -> None:
@@ -317,8 +349,8 @@ def test_leader_may_die_after_every_step(history: str) -> None:
         fleet.wait(30)
         for _ in range(6):
             fleet.cycle(die_after=die_after)
-            for each in fleet.running():
-                each.catch_up()
+            for process in fleet.running():
+                process.catch_up()
             fleet.wait(30)
             fleet.cycle()
         for _ in range(3):
@@ -395,8 +427,8 @@ def test_simulation_detects_missing_fencing() -> None:
                     step,
                     assignment=Assignment(
                         {
-                            each: replace(entry, fence=())
-                            for each, entry in step.assignment.entries.items()
+                            part: replace(entry, fence=())
+                            for part, entry in step.assignment.entries.items()
                         }
                     ),
                 )
@@ -422,8 +454,8 @@ def test_retired_topic_keeps_unconfirmed_holders() -> None:
     retired = []
     for _ in range(4):
         retired += [step for step in fleet.cycle().steps if isinstance(step, Retire)]
-        for each in fleet.running():
-            each.catch_up()
+        for process in fleet.running():
+            process.catch_up()
     (step,) = retired
     assert step.remains is not None
     assert step.remains.entries.keys() == {0}

@@ -41,6 +41,9 @@ IDS = ("a", "b", "c", "d")
 TOPICS = ("t", "u")
 PARTITIONS = 3
 DELAYS = Delays(rebalance_s=20.0, join_s=5.0)
+SEEDS = 40
+FORGETTING_SEEDS = 20
+"""Deliberate defects are detected by every second to third seed."""
 SWITCHES = (
     Switches(),
     Switches(auto_balancing=False),
@@ -119,10 +122,10 @@ class World:
             case ("pause" | "resume" | "delete" | "blacklist", (topic, index)):
                 self._operate(name, topic, index)
             case ("drain" | "take_back", str() as id):
-                if id in self.fleet.snapshot().known:
+                if id in self.fleet.contents().known:
                     self.fleet.tag(id, draining=name == "drain")
             case ("forget", str() as id):
-                if id in self.fleet.snapshot().known:
+                if id in self.fleet.contents().known:
                     self.fleet.tag(id, forgotten=True)
             case ("switch", Switches() as switches):
                 self.fleet.switch(switches)
@@ -132,12 +135,12 @@ class World:
                 self._happen(name, who)
 
     def _start(self, id: str, slots: int) -> None:
-        live = self.fleet.snapshot().live
+        live = self.fleet.contents().live
         if id not in live and len(self.fleet.processes) < 12:
             self.fleet.worker(id, slots=slots)
 
     def _operate(self, name: str, topic: str, index: int) -> None:
-        known = {key.topic for key in self.fleet.snapshot().topics}
+        known = {key.topic for key in self.fleet.contents().topics}
         if topic not in known:
             if name == "resume":
                 self.fleet.topic(topic, PARTITIONS)
@@ -246,7 +249,7 @@ def test_worker_that_returns_with_more_slots_is_fenced_on_all() -> None:
 
 def test_seeded_histories_keep_the_invariants_and_come_to_rest() -> None:
     """The simulation runs thousands, of whole fleets."""
-    for seed in range(60):
+    for seed in range(SEEDS):
         try:
             run(history(seed))
         except AssertionError as error:
@@ -258,11 +261,11 @@ def with_forgetting(seed: int) -> list[Event]:
     chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
     forgets = ([("forget", chance.choice(IDS)), ("cycle", None)] for _ in itertools.count())
     pairs = zip(history(seed), forgets, strict=False)
-    return [each for event, forget in pairs for each in (event, *forget)]
+    return [step for event, forget in pairs for step in (event, *forget)]
 
 
 def test_workers_are_forgotten_only_when_no_owner_needs_their_slots() -> None:
-    for seed in range(40):
+    for seed in range(FORGETTING_SEEDS):
         try:
             run(with_forgetting(seed))
         except AssertionError as error:
@@ -274,7 +277,7 @@ def test_forgetting_a_worker_that_is_needed_is_detected(monkeypatch: pytest.Monk
     monkeypatch.setattr(bookkeeping, "needed_workers", lambda snapshot, workers: {})
 
     def search() -> None:
-        for seed in range(40):
+        for seed in range(FORGETTING_SEEDS):
             run(with_forgetting(seed))
 
     with pytest.raises(AssertionError):

@@ -5,11 +5,8 @@ from __future__ import annotations
 from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit
 from ureplicator_common.coordination import Create, Delete, with_ancestors
 from ureplicator_common.model import TopicKey
-from ureplicator_common.znodes import (
-    encode_audit_request,
-    encode_audit_state,
-    encode_blacklisted,
-)
+from ureplicator_common.znodes.audits import encode_audit_request, encode_audit_state
+from ureplicator_common.znodes.topics import encode_blacklisted
 from ureplicator_controller.core.planning.plan import Plan, plan
 from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.state.external_view import external_view

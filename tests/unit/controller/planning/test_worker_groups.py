@@ -41,7 +41,7 @@ def counts(fleet: ControlFleet, route: Route) -> dict[str, int]:
     found: Counter[str] = Counter()
     for key, stored in fleet.snapshot().ideal.items():
         if key.route == route:
-            found.update(str(each.worker) for each in stored.value.entries.values())
+            found.update(str(entry.worker) for entry in stored.value.entries.values())
     return dict(found)
 
 
@@ -203,7 +203,7 @@ def test_partitions_of_a_topic_are_spread_over_zones() -> None:
     settle(fleet)
     zones = {"a": "1", "b": "1", "c": "1", "d": "2", "e": "3", "f": "3"}
     first = fleet.snapshot().ideal[TopicKey(ROUTE, "t0")].value.entries.values()
-    assert {zones[str(each.worker)] for each in first} == {"1", "2", "3"}
+    assert {zones[str(entry.worker)] for entry in first} == {"1", "2", "3"}
     assert set(fleet.counts().values()) == {2}
 
 

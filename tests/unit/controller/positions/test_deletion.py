@@ -40,7 +40,8 @@ from ureplicator_common.znode_contents import (
     LiveWorker,
     TopicIntent,
 )
-from ureplicator_common.znodes import Paths, decode_intent, encode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import decode_intent, encode_intent
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Retire
 from ureplicator_controller.core.positions.deletion import DeletablePositions, deletable_positions

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from ureplicator_common import znodes
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import (
     MAX_SLOTS,
@@ -24,6 +23,8 @@ from ureplicator_common.znode_contents import (
     LiveWorker,
     TopicIntent,
 )
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.core.planning.holders import FenceIds
 from ureplicator_controller.core.positions.orphaned import OrphanedPosition, orphaned_positions
 from ureplicator_controller.core.state.decoding import Stored
@@ -108,14 +109,14 @@ def test_a_worker_whose_record_cannot_be_read_is_fenced_in_all_it_may_have_had()
 
 def test_leaders_proof_is_of_the_present_though_its_server_lags_behind() -> None:
     """A partition that was given out meanwhile must not be taken for an orphan."""
-    paths, store = znodes.Paths("f"), MemoryStore()
+    paths, store = Paths("f"), MemoryStore()
     leader, other = MemoryCoordination(store), MemoryCoordination(store)
     for path in paths.skeleton:
         other.ensure(path)
     observer = Observer(leader, fleet="f", clock=ManualClock(), delays=Delays())
     leader.fall_behind()
     leader.hold_watches()
-    intent = znodes.encode_intent(TopicIntent(2, 2, target_topic="orders"))
+    intent = encode_intent(TopicIntent(2, 2, target_topic="orders"))
     other.ensure(paths.topic(KEY))
     other.transact([Set(paths.topic(KEY), intent, -1)])
     assert KEY in observer.fresh().topics

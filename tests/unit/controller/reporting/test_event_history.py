@@ -9,7 +9,8 @@ import pytest
 from ureplicator_common.coordination import Set, check_size
 from ureplicator_common.model import EventKind, OwnerEpoch, PartitionState, SessionId, WorkerId
 from ureplicator_common.znode_contents import CurrentEntry, CurrentState, PastEvent
-from ureplicator_common.znodes import Paths, encode_history
+from ureplicator_common.znodes.fleet import encode_history
+from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.core.reporting.event_history import (
     BLOCK_EVENTS,
     BLOCKS,

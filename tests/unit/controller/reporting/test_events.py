@@ -18,7 +18,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znode_contents import PastEvent, PositionChange, Switches
-from ureplicator_common.znodes import encode_current, encode_known_worker
+from ureplicator_common.znodes.workers import encode_current, encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.planning.steps import Evict
 from ureplicator_controller.core.reporting.events import fleet_events, log_line
@@ -217,7 +217,7 @@ def test_requests_of_a_rebalance_and_of_an_automatic_move() -> None:
 def test_log_line_of_a_move_has_all_search_terms() -> None:
     fleet = two_workers(2)
     leave(fleet, "a", "drain-a")
-    (event,) = [each for each in events(fleet, fleet.observe()) if each.kind is EventKind.MOVE]
+    (event,) = [found for found in events(fleet, fleet.observe()) if found.kind is EventKind.MOVE]
     epoch = event.owner_epoch
     assert epoch > fleet.entry("t", 0).owner_epoch
     assert log_line(event) == (
@@ -258,13 +258,15 @@ def test_a_new_leader_logs_a_gap_that_is_not_in_the_history_yet() -> None:
     assert (leader.kind, gap.kind) == (EventKind.LEADER, EventKind.GAP)
     seen = fleet.observe()
     logged = replace(seen, history={0: Stored((gap,), 0, 0, SessionId(0))})
-    assert [each.kind for each in fleet_events(None, logged, [], leader="c2")] == [EventKind.LEADER]
+    assert [event.kind for event in fleet_events(None, logged, [], leader="c2")] == [
+        EventKind.LEADER
+    ]
 
 
 def kinds_after(fleet: ControlFleet, logged: Sequence[PastEvent]) -> list[EventKind]:
     """Events of a new leader that finds this history."""
     seen = replace(fleet.observe(), history={0: Stored(tuple(logged), 0, 0, SessionId(0))})
-    return [each.kind for each in fleet_events(None, seen, [], leader="c2")]
+    return [event.kind for event in fleet_events(None, seen, [], leader="c2")]
 
 
 def test_a_gap_that_the_next_owner_passes_again_is_one_event() -> None:
@@ -288,7 +290,7 @@ def test_a_gap_that_two_owners_publish_before_it_is_logged_is_one_event() -> Non
     entries = {**theirs.value.entries, found: again}
     both = {worker: mine, other: replace(theirs, value=replace(theirs.value, entries=entries))}
     logged = fleet_events(None, replace(seen, current=both), [], leader="c1")
-    assert [(each.kind, each.wall_ms) for each in logged[1:]] == [(EventKind.GAP, 77)]
+    assert [(event.kind, event.wall_ms) for event in logged[1:]] == [(EventKind.GAP, 77)]
 
 
 def test_a_gap_that_is_passed_again_after_its_position_was_set_is_another_event() -> None:

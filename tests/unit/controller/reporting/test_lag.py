@@ -240,8 +240,8 @@ def test_values_are_never_negative_and_never_0_while_unknown(
         assert found.lag_records == wanted
         assert (found.lag_s == 0 and found.lag_records == 0) or found.lag_records != 0
         assert found.reason or found.lag_records is not None
-        for each in (found.lag_s, found.records_per_s, found.catch_up_s, found.retention_s):
-            assert each is None or each >= 0
+        for figure in (found.lag_s, found.records_per_s, found.catch_up_s, found.retention_s):
+            assert figure is None or figure >= 0
 
 
 @given(st.lists(st.floats(0.1, 20), min_size=2, max_size=60), st.integers(1, 50))
@@ -269,7 +269,7 @@ ONE, TWO, THREE, FOUR = (Partition(ROUTE, "t", number) for number in range(4))
 
 def test_lagging_partitions_unread_for_longest_are_read_first() -> None:
     extent = Extent(0, 100)
-    now = {each: LagSample(9, 50, extent) for each in (ONE, TWO, THREE, FOUR)}
+    now = {partition: LagSample(9, 50, extent) for partition in (ONE, TWO, THREE, FOUR)}
     before = {
         ONE: LagSample(4, 10, Extent(0, 50)),  # reached that end: moments late
         TWO: LagSample(4, 10, extent),
@@ -327,5 +327,5 @@ _LAGS = st.builds(
 
 @given(st.lists(st.lists(_LAGS, max_size=3), max_size=4))
 def test_combined_summaries_are_the_summary_of_all(groups: list[list[PartitionLag]]) -> None:
-    together = [each for group in groups for each in group]
+    together = [lag for group in groups for lag in group]
     assert combined(map(summarise, groups)) == summarise(together)

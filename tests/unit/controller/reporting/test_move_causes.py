@@ -10,7 +10,7 @@ import pytest
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import WorkerId
 from ureplicator_common.znode_contents import Switches
-from ureplicator_common.znodes import encode_known_worker
+from ureplicator_common.znodes.workers import encode_known_worker
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.reporting.move_causes import MoveCause, move_causes
 from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, two_workers

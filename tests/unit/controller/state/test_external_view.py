@@ -51,11 +51,13 @@ def test_a_view_that_goes_on_from_an_earlier_one_is_the_whole_view(
     before: tuple[Snapshot, ExternalView] | None = None
     for found in history:
         snapshot = snapshot_of(found, before[0] if before else None)
-        kept = {each: dict(of) for each, of in before[1].items()} if before else {}
+        kept = {partition: dict(of) for partition, of in before[1].items()} if before else {}
         view = external_view(snapshot, before)
         whole = external_view(snapshot)
         assert view == whole
-        assert all([*view[each]] == sorted(view[each]) for each in view), "workers in order"
+        assert all([*view[partition]] == sorted(view[partition]) for partition in view), (
+            "workers in order"
+        )
         assert before is None or before[1] == kept, "the earlier view is as it was"
         before = (snapshot, view)
 

@@ -149,9 +149,9 @@ def test_a_partition_that_fails_anywhere_is_listed_and_not_moved_for_lack_of_pro
 def test_a_failure_of_its_worker_moves_it_for_lack_of_progress() -> None:
     meter = failing_fleet((1,) * 6, workers="abc", local=True)
     (entry,) = (
-        each
+        current
         for stored in meter.fleet.snapshot().current.values()
-        for key, each in stored.value.entries.items()
+        for key, current in stored.value.entries.items()
         if key == POISON
     )
     assert entry.failing is Failing.HERE

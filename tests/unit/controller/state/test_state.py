@@ -29,7 +29,9 @@ from ureplicator_common.znode_contents import (
     PartitionLoad,
     TopicIntent,
 )
-from ureplicator_common.znodes import Paths, encode_intent, encode_live_worker, encode_loads
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_intent
+from ureplicator_common.znodes.workers import encode_live_worker, encode_loads
 from ureplicator_controller.core.planning.membership import track_membership
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.state.decoding import DecodeCache, Stored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -14,19 +13,13 @@ from ureplicator_controller.core.state.mismatches import mismatches, topic_misma
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.state.topic_tallies import TopicTallies, topic_tallies
 from ureplicator_controller.core.state.validation_counts import counts_by_route, validation_counts
-from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, ControlFleet, shake
+from ureplicator_testkit.control.fleet import ROUTE, SHAKEN_TOPICS, ControlFleet, shaken
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_kept_tallies_are_those_of_the_present_state(seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311  # to be replayed, not to be secret
-    fleet = ControlFleet()
-    fleet.worker("a")
-    fleet.worker("b")
     kept, before = TopicTallies(), None
-    for _ in range(60):
-        shake(fleet, chance)
-        seen = fleet.snapshot()
+    for seen in shaken(seed):
         view = external_view(seen, before)
         before = seen, view
         assert kept.of(seen, view) == topic_tallies(seen, external_view(seen))
@@ -69,10 +62,10 @@ def test_only_topics_that_changed_are_tallied_again() -> None:
     ideal = {**seen.ideal, key: replace(seen.ideal[key], version=9)}
     later = replace(seen, ideal=ideal)
     again = kept.of(later, external_view(later, (seen, view))).by_topic
-    assert [each for each in first if again[each] is not first[each]] == [key]
+    assert [tallied for tallied in first if again[tallied] is not first[tallied]] == [key]
     paused = replace(later, switches=Switches(paused_routes=frozenset({ROUTE})))
     anew = kept.of(paused, view).by_topic
-    assert all(anew[each] is not first[each] for each in first)
+    assert all(anew[tallied] is not first[tallied] for tallied in first)
 
 
 def test_totals_of_a_route_end_with_its_last_topic() -> None:
@@ -84,7 +77,7 @@ def test_totals_of_a_route_end_with_its_last_topic() -> None:
     kept, seen = TopicTallies(), fleet.snapshot()
     first = kept.of(seen, external_view(seen))
     assert counts_by_route(seen, first, [])[other].online == 3
-    topics = {key: each for key, each in seen.topics.items() if key.route == ROUTE}
+    topics = {key: intent for key, intent in seen.topics.items() if key.route == ROUTE}
     later = replace(seen, topics=topics, current={})
     totals = kept.of(later, external_view(later)).totals
     assert set(totals) == {ROUTE}

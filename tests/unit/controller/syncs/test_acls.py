@@ -31,8 +31,8 @@ def acl(
 
 def wanted(*source: TopicAcl) -> set[tuple[str, ...]]:
     found = wanted_acls(source, TOPICS, prefix="x.")
-    assert {each.host for each in found} <= {"*"}
-    return {(each.name, each.pattern, each.permission, each.operation) for each in found}
+    assert {rule.host for rule in found} <= {"*"}
+    return {(rule.name, rule.pattern, rule.permission, rule.operation) for rule in found}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def wanted(*source: TopicAcl) -> set[tuple[str, ...]]:
 )
 def test_operations(permission: str, operation: str, principal: str, expected: list[str]) -> None:
     found = wanted(acl(operation=operation, permission=permission, principal=principal))
-    assert found == {("x.app-1", LITERAL, permission, each) for each in expected}
+    assert found == {("x.app-1", LITERAL, permission, given) for given in expected}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_operations(permission: str, operation: str, principal: str, expected: l
     ],
 )
 def test_names(name: str, pattern: str, expected: set[tuple[str, str]]) -> None:
-    assert {each[:2] for each in wanted(acl(name, pattern))} == expected
+    assert {rule[:2] for rule in wanted(acl(name, pattern))} == expected
 
 
 # --- Changes

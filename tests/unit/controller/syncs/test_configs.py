@@ -56,7 +56,7 @@ def settings(own: dict[str, str] | None = None, **defaults: str) -> Settings:
 
 def changes(source: Settings, target: Settings) -> dict[str, str | None]:
     found = differences(source, target, rules=RULES)
-    return {each.name: each.wanted for each in found if not each.kept}
+    return {change.name: change.wanted for change in found if not change.kept}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_defaults_of_the_source_are_set_at_the_target_if_so_configured() -> None
         settings({"retention.bytes": "9"}, segment_ms="5"),
     )
     found = differences(source, target, rules=rules)
-    assert {each.name: (each.wanted, each.kept) for each in found} == {
+    assert {change.name: (change.wanted, change.kept) for change in found} == {
         "min.insync.replicas": ("2", EXCLUDED),
         "retention.ms": ("1", ""),
     }
@@ -156,7 +156,7 @@ def test_defaults_of_the_source_are_set_at_the_target_if_so_configured() -> None
 def test_an_own_setting_of_the_target_gives_way_to_the_sources_default() -> None:
     rules = replace(RULES, defaults_from=DefaultsFrom.SOURCE)
     found = differences(settings(), settings({"retention.ms": "9"}), rules=rules)
-    assert [(each.name, each.wanted) for each in found] == [("retention.ms", "7")]
+    assert [(change.name, change.wanted) for change in found] == [("retention.ms", "7")]
 
 
 def test_a_setting_that_only_the_targets_brokers_know_is_left() -> None:
@@ -172,14 +172,14 @@ def test_a_setting_that_the_targets_brokers_do_not_know_is_shown() -> None:
 def test_excluded_settings_are_shown_and_left() -> None:
     source, target = {"min.insync.replicas": "2"}, {"message.timestamp.type": "LogAppendTime"}
     found = differences(settings(source), settings(target), rules=RULES)
-    assert {each.name: each.kept for each in found} == {
+    assert {change.name: change.kept for change in found} == {
         "min.insync.replicas": EXCLUDED,
         "message.timestamp.type": EXCLUDED,
     }
-    assert "xmin.insync.replicas" not in [each.name for each in found]
+    assert "xmin.insync.replicas" not in [change.name for change in found]
     all_included = ConfigRules(is_enabled=True, exclude=())
     found = differences(settings(source), settings(target), rules=all_included)
-    assert {each.name: each.wanted for each in found} == {
+    assert {change.name: change.wanted for change in found} == {
         "min.insync.replicas": "2",
         "message.timestamp.type": "CreateTime",
     }

@@ -21,7 +21,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_common.znode_contents import Assignment, AssignmentEntry, RouteMemory, TopicIntent
-from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.core.state.decoding import Stored, UnreadableNode
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.topics.reconcile import (

@@ -111,8 +111,8 @@ class World:
     def deletions(self, *, for_s: float) -> list[IntentChange]:
         """Of rounds, CONFIRM_S apart."""
         rounds = round(for_s / CONFIRM_S)
-        changes = [each for _ in range(rounds) for each in self.reconcile(after_s=CONFIRM_S)]
-        return [each for each in changes if each.deleted_id]
+        changes = [change for _ in range(rounds) for change in self.reconcile(after_s=CONFIRM_S)]
+        return [change for change in changes if change.deleted_id]
 
     def lose(self, *names: str) -> None:
         assert self.source is not None
@@ -218,7 +218,7 @@ def test_what_is_not_known_for_certain_is_kept(intent: TopicIntent) -> None:
     world.lose("x")
     for _ in range(500):
         world.put("x", replace(world.intent("x"), target_topic_id=intent.target_topic_id))
-        assert not any(each.deleted_id for each in world.reconcile(after_s=CONFIRM_S))
+        assert not any(change.deleted_id for change in world.reconcile(after_s=CONFIRM_S))
 
 
 def test_nothing_is_deleted_while_most_topics_of_the_route_are_gone(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The copier's link to its driver: proofs of all routes share it, and its end is noticed once."""
+"""The copier's link to its driver: what it is sent, and its end, which is noticed once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
+from ureplicator_common.model import Partition, PartitionState, Route
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.loop.driver_link import DriverLink
 from ureplicator_worker.copier.reporting import FULL_EVERY, ONLINE_EVERY, SEGMENTS_EACH
@@ -17,13 +17,11 @@ from ureplicator_worker.lifeline.messages import (
     Failed,
     Message,
     PartitionReport,
-    ProofRequest,
-    ProofResponse,
     Released,
     Stop,
 )
 
-ONE, TWO = Route("a", "b"), Route("c", "d")
+ONE = Route("a", "b")
 
 
 class MemoryLifeline(LifelineClient):
@@ -56,21 +54,6 @@ class MemoryLifeline(LifelineClient):
 @pytest.fixture
 def lifeline() -> MemoryLifeline:
     return MemoryLifeline()
-
-
-def request(route: Route, number: int) -> ProofRequest:
-    return ProofRequest(number, {Partition(route, "t", 0): OwnerEpoch(1)})
-
-
-def test_proofs_of_all_routes_are_numbered_together(lifeline: MemoryLifeline) -> None:
-    link = DriverLink(lifeline, received=lambda _: None)
-    link.send_for(ONE, request(ONE, 1))
-    link.send_for(TWO, request(TWO, 1))
-    numbers = [message.request_id for message in lifeline.sent if isinstance(message, ProofRequest)]
-    assert len(set(numbers)) == 2
-    response = ProofResponse(numbers[1], {}, {})
-    assert link.route_of(response) == (TWO, ProofResponse(1, {}, {}))
-    assert link.route_of(response) is None
 
 
 def test_messages_reach_the_copier_before_the_end(lifeline: MemoryLifeline) -> None:
@@ -125,11 +108,13 @@ class Reporting:
         """Partitions in each of so many reports to the driver."""
         self.lifeline.sent.clear()
         for _ in range(times):
-            due = {part: each for part, each in self.now.items() if self.link.reports.is_due(part)}
+            due = {
+                part: report for part, report in self.now.items() if self.link.reports.is_due(part)
+            }
             self.link.report(due, LatencyHistogram(), {}, {}, {}, Measures())
-        sent = [each for each in self.lifeline.sent if isinstance(each, CopierReport)]
+        sent = [report for report in self.lifeline.sent if isinstance(report, CopierReport)]
         assert len(sent) == times, "each report is sent, if only to show that the copier lives"
-        return {part: row for each in sent for part, row in each.partitions.items()}
+        return {part: row for report in sent for part, row in report.partitions.items()}
 
 
 def test_a_report_holds_what_has_changed() -> None:

@@ -44,10 +44,10 @@ def test_few_batches_are_sent_to_a_far_broker(make: MakeLine, codec: int) -> Non
     taken = copied(line, turn_s=FAR_TURN_S)
     assert len(taken) < MERGED_AT_MOST
     assert MERGED_BYTES + 10_000 < max(map(len, taken)) < FAR_MERGED_BYTES + 10_000
-    assert {batches.field(each, "attributes") & CODEC_BITS for each in taken} == {codec}
+    assert {batches.field(batch, "attributes") & CODEC_BITS for batch in taken} == {codec}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=[member.name for member in PROTOCOLS])
 def test_few_batches_are_sent_in_transactions_to_a_far_broker(
     protocol: TransactionProtocol,
 ) -> None:
@@ -58,7 +58,7 @@ def test_few_batches_are_sent_in_transactions_to_a_far_broker(
         fleet.run_until_copied(skip_s=FAR_TURN_S)
         assert fleet.committed(0) == seen(records(fleet.source, K0))
         stored = fleet.target.logs[K0].taken
-        assert sum(batches.field(each, "records") > 1 for each in stored) > 1
+        assert sum(batches.field(batch, "records") > 1 for batch in stored) > 1
         assert len(stored) < BATCHES // 2
     finally:
         fleet.close()
@@ -108,7 +108,7 @@ def test_a_slow_line_gets_no_larger_batches_than_it_carries_in_time(make: MakeLi
     line = make()
     fill(line, batches.LZ4)
     line.target.pace[1] = 10_000
-    sizes = [len(each) for each in copied(line, turn_s=FAR_TURN_S)]
+    sizes = [len(batch) for batch in copied(line, turn_s=FAR_TURN_S)]
     assert 20_000 < max(sizes[BATCHES // 8 :]) < FAR_MERGED_BYTES // 2
 
 
@@ -124,4 +124,4 @@ def test_a_far_source_responds_with_more_at_once(
     copied(line, turn_s=turn_s)
     topics = [topic for request in line.source.requests for topic in request.topics]
     partitions = [partition for topic in topics for partition in topic.partitions]
-    assert max(each.partition_max_bytes for each in partitions) == largest_bytes
+    assert max(part.partition_max_bytes for part in partitions) == largest_bytes

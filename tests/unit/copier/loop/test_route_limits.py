@@ -15,7 +15,7 @@ OF_WORKER = Limited.worker(WorkerId("w"))
 BATCH_BYTES = 20_200
 """Of `fill`."""
 RATE = 200_000
-SKIP_S = 0.01
+SKIP_S = 0.02
 IDENTITY = HandlerSettings("t", "ureplicator_worker.handlers:identity")
 
 
@@ -48,13 +48,13 @@ def test_a_limit_is_kept_raised_and_removed(make: MakeLine, limited: Limited, no
     line = make(4, nodes=nodes)
     limit(line, {limited: RATE})
     for number in range(4):
-        fill(line, ("t", number), 500)
+        fill(line, ("t", number), 120)
     parts = line.add(0, 1, 2, 3)
     pass_time(line, 3.0)
     assert abs(rate_of(line, "t") / RATE - 1) < 0.1
     limit(line, {limited: 3 * RATE})
     pass_time(line, 1.0)
-    assert abs(rate_of(line, "t") / (3 * RATE) - 1) < 0.1
+    assert abs(rate_of(line, "t", 4.0) / (3 * RATE) - 1) < 0.1
     figures = [line.report(part).bytes for part in parts]
     assert max(figures) < 2 * min(figures), "partitions share the limit"
     limit(line, {})

@@ -135,7 +135,7 @@ def test_a_record_is_sent_before_a_turn_receives_more_of_a_backlog(make: MakeLin
     sent: list[tuple[int, int]] = []
 
     def received() -> int:
-        return sum(each._filled for each in source.open if not each.urgent)
+        return sum(connection._filled for connection in source.open if not connection.urgent)
 
     def work() -> None:
         line.copier.work(line.now_s)

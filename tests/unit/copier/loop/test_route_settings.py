@@ -10,8 +10,7 @@ from ureplicator_common.model import HandlerSettings, PartitionState, RouteSetti
 from ureplicator_testkit.copier.line import ROUTE, Line, MakeLine, assert_same, fill, values
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.holder import restart_reason
-from ureplicator_worker.copier.ownership.protocol import Start
-from ureplicator_worker.lifeline.messages import Failed, PublishedSettings
+from ureplicator_worker.lifeline.messages import Add, Failed, PublishedSettings
 
 K0 = ("t", 0)
 
@@ -32,7 +31,7 @@ def test_a_record_that_the_target_rejects_is_skipped_from_now_on(make: MakeLine)
     assert len(values(line.target, K0)) == 1
     change(line, RouteSettings(), version=2)
     line.source.logs[K0].put(batches.batch([(1, None, b"y" * 9_000, ())]))
-    line.run(lambda: any(isinstance(each, Failed) for each in line.sent))
+    line.run(lambda: any(isinstance(message, Failed) for message in line.sent))
 
 
 def test_checksums_are_no_longer_verified(make: MakeLine) -> None:
@@ -64,7 +63,7 @@ def test_positions_are_published_at_the_source_from_now_on(make: MakeLine) -> No
 def test_the_newest_settings_count_in_whatever_order_they_come(make: MakeLine) -> None:
     """A grant may have been read before a change that arrives first."""
     line = make(2)
-    line.ownership.hold = {Start}
+    line.ownership.hold = {Add}
     before = line.add(0)
     line.turns(2)
     change(line, RouteSettings(abort_on_send_failure=False), version=7)

@@ -3,8 +3,9 @@
 import pytest
 
 from ureplicator_common.model import PartitionState
-from ureplicator_testkit.copier.line import MakeLine, assert_same, fill
+from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill
 from ureplicator_worker.copier.net.buffers import Lease
+from ureplicator_worker.copier.raw.target import FAST_S
 
 K0, K1 = ("t", 0), ("t", 1)
 
@@ -158,6 +159,34 @@ def test_a_partition_with_slow_followers_holds_up_no_other(make: MakeLine) -> No
         assert_same(line, ("t", number))
 
 
+def test_a_batch_that_was_sent_late_makes_no_partition_fast(make: MakeLine) -> None:
+    """The time of an acknowledgement counts from when nothing was in flight."""
+    line = make(1)
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.target.hung.add(K0)
+    fill(line, K0, 20)
+    send = line.lane._partitions[partition].send
+    line.run(lambda: send.aside)
+    line.target.hung.clear()
+    line.target.one_at_a_time = True
+    pause(line)
+    line.run(lambda: send.window.in_flight == 5)
+    pause(line)
+    line.turns(3)
+    assert send.aside
+    line.target.one_at_a_time = False
+    line.run(lambda: line.copied(partition))
+    assert_same(line, K0)
+
+
+def pause(line: Line) -> None:
+    """The target's broker does nothing for longer than a fast one takes."""
+    line.target.frozen.add(1)
+    line.turns(3, skip_s=2 * FAST_S)
+    line.target.frozen.clear()
+
+
 def test_a_leader_that_moves_while_followers_are_slow(make: MakeLine) -> None:
     line = make(nodes=2)
     partitions = line.add(0, 1)
@@ -200,7 +229,7 @@ def test_requests_behind_a_throttled_one_are_not_silent(make: MakeLine) -> None:
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).records > 8)
     line.target.one_at_a_time = True
-    line.run(lambda: any(each.in_flight > 2 for each in line.lane.sockets()[1].open))
+    line.run(lambda: any(connection.in_flight > 2 for connection in line.lane.sockets()[1].open))
     line.target.throttle_ms = 30_000
     line.turn()
     line.target.frozen.add(1)

@@ -98,7 +98,7 @@ class Pool(RuleBasedStateMachine):
     @invariant()
     def the_books_balance(self) -> None:
         assert self.pool.used_bytes == sum(lease.size_bytes for lease, _ in self.held.values())
-        kept = sum(len(each) for buffers in self.pool._kept.values() for each in buffers)
+        kept = sum(len(buffer) for buffers in self.pool._kept.values() for buffer in buffers)
         assert kept == self.pool._kept_bytes
         assert self.pool.reserved_bytes == self.reserved_bytes
         used = self.pool.used_bytes + self.reserved_bytes

@@ -9,8 +9,8 @@ NEAR_S = FAR_S / 3
 
 def measured(*took_s: float, under_way_bytes: int = 0) -> RoundTrip:
     line = RoundTrip()
-    for each in took_s:
-        line.began(each, under_way_bytes=under_way_bytes)
+    for time_s in took_s:
+        line.began(time_s, under_way_bytes=under_way_bytes)
     return line
 
 

@@ -16,12 +16,14 @@ from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, r
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
 from ureplicator_worker.batches import codecs
+from ureplicator_worker.batches.committed import Item, committed_batches
 from ureplicator_worker.batches.header import CorruptBatch, Header
 from ureplicator_worker.batches.offsets import SourceOffsets
 from ureplicator_worker.batches.rebuild import merge, rebuild, split
 from ureplicator_worker.batches.records import zigzag
 from ureplicator_worker.copier.raw import ingest as raw_ingest
 from ureplicator_worker.lifeline.messages import Failed
+from ureplicator_worker.wire.fetch_api import Fetched
 
 K0, K1 = ("t", 0), ("t", 1)
 BOMB_BYTES = 64 << 20
@@ -74,6 +76,16 @@ def test_what_a_batch_decodes_to_is_bounded(codec: int) -> None:
         rebuild(memoryview(data), Header(data, 0), position=0)
     tracemalloc.stop()
     assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("codec", batches.CODECS[1:])
+def test_what_merged_batches_decode_to_is_bounded_together(codec: int) -> None:
+    data = bomb(codec, 600)
+    stored = [(memoryview(data), Header(data, 0))] * 3
+    whole = 3 * len(record(600))
+    assert merge(stored, position=0, limit_bytes=whole) is not None
+    with pytest.raises(codecs.TooLarge):
+        merge(stored, position=0, limit_bytes=whole - 1)
 
 
 @pytest.mark.parametrize("codec", batches.CODECS[1:])
@@ -308,3 +320,22 @@ def test_an_offset_that_the_log_does_not_have(make: MakeLine, base_offset: int) 
     assert isinstance(line.sent[0], Failed)
     assert "corrupt at offset 4" in line.sent[0].reason
     assert line.ownership.stored[partition] == 4
+
+
+@pytest.mark.parametrize(("records", "base_offset"), [(1, 4), (3, 4), (2, 5)])
+def test_a_batch_beyond_the_end_has_the_position_and_no_holes(
+    records: int, base_offset: int
+) -> None:
+    """Appended while the broker performed the fetch: nothing was compacted there yet."""
+    sound = batches.patched(batches.batch(2), base_offset=4)
+    assert [header.last_offset for _, header, _ in beyond(sound)] == [5]
+    data = batches.patched(sound, records=records, base_offset=base_offset)
+    with pytest.raises(CorruptBatch, match="in a log up to 4"):
+        beyond(data)
+
+
+def beyond(data: bytes) -> list[Item]:
+    """Items of a batch that was read at position 4, the end of the log."""
+    fetched = Fetched((b"t", 0), error=0, high_watermark=4, last_stable=4)
+    fetched.start, fetched.end = 0, len(data)
+    return list(committed_batches(memoryview(data), fetched, position=4, check_crc=False))

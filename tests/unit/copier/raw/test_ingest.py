@@ -351,7 +351,7 @@ def test_batches_are_merged_where_that_costs_less_than_sending_each(
     stored = bulky(12, records, size, build)
     at.ingest(log(*stored), high_watermark=10_000)
     assert len(at.queued) == queued
-    expected = [record.value for each in stored for record in decode(memoryview(each))]
+    expected = [record.value for batch in stored for record in decode(memoryview(batch))]
     assert at.values == expected
     assert at.fetch.offset == 12 * records
 
@@ -391,7 +391,7 @@ def test_what_came_before_a_corrupt_batch_is_queued(before: list[bytes]) -> None
     data = whole[:bad_at] + bytes([whole[bad_at] ^ 1]) + whole[bad_at + 1 :]
     with pytest.raises(CorruptBatch):
         at.ingest(data)
-    good = sum(batches.field(each, "records") for each in before)
+    good = sum(batches.field(batch, "records") for batch in before)
     assert at.fetch.offset == good
     assert sum(records for _, _, records in at.queued) == good
     at.ingest(whole)

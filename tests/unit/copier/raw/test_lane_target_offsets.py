@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
-from ureplicator_common.model import Delivery, GapPolicy, HandlerSettings, Partition, RouteSettings
+from ureplicator_common.model import GapPolicy, HandlerSettings, Partition, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, records, seen
 from ureplicator_testkit.copier.sample_handlers import MODULE
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TRANSACTIONAL, TransactionFleet
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.target_offsets import target_offset
@@ -93,7 +94,7 @@ def test_markers_and_aborted_batches_of_our_own_are_none_of_the_source(
         assert len(segments) > 5
         assert_true(fleet, segments)
         committed = {
-            batches.field(each, "base_offset") for each in fleet.target.logs[K0].committed()
+            batches.field(batch, "base_offset") for batch in fleet.target.logs[K0].committed()
         }
         for segment in segments:
             assert segment.first == segment.end or segment.target in committed
@@ -179,7 +180,7 @@ def test_a_handled_partition_that_goes_on_knows_nothing_before_its_position(
 
 def test_what_was_aborted_and_is_not_sent_again_lies_nowhere() -> None:
     """The source deletes records between the abort and the next transaction."""
-    settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE, on_gap=GapPolicy.EARLIEST)
+    settings = replace(TRANSACTIONAL, on_gap=GapPolicy.EARLIEST)
     fleet = TransactionFleet(PROTOCOLS[0], "w1", settings=settings)
     fleet.checks = False
     try:
@@ -196,6 +197,8 @@ def test_what_was_aborted_and_is_not_sent_again_lies_nowhere() -> None:
         fleet.run_until_copied()
         segments = fleet.workers["w1"].lane.segments(partition)
         assert_true(fleet, segments)
-        assert not any(each.first <= offset < each.end for each in segments for offset in (2, 3))
+        assert not any(
+            segment.first <= offset < segment.end for segment in segments for offset in (2, 3)
+        )
     finally:
         fleet.close()

@@ -5,9 +5,10 @@ from collections import deque
 import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.transactions.producer_memory import PRODUCER_KEPT_S
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.target import DOUBT_AFTER_S, PRODUCER_KEPT_S
+from ureplicator_worker.copier.raw.target import DOUBT_AFTER_S
 
 K0 = ("t", 0)
 DAY_MS = 86_400_000
@@ -47,14 +48,16 @@ def test_a_producer_that_is_forgotten_between_any_two_batches(
     assert_same(line, K0)
 
 
-def test_a_producer_that_is_forgotten_in_a_pause(make: MakeLine) -> None:
+@pytest.mark.parametrize("kept_s", [PRODUCER_KEPT_S, 60.0])
+def test_a_producer_that_is_forgotten_in_a_pause(make: MakeLine, kept_s: float) -> None:
     """Also by brokers that forget earlier than by default."""
     line = make(1)
+    line.lane._target.producer_kept_s = kept_s
     line.wall_s = NOW_MS / 1_000
     put(line, *[0] * 8)
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
-    line.turn(skip_s=DOUBT_AFTER_S + 1)
+    line.turn(skip_s=min(DOUBT_AFTER_S, kept_s) + 1)
     line.target.logs[K0].forget_producers()
     line.target.refuse[K0] = deque([ErrorCode.NOT_ENOUGH_REPLICAS])
     put(line, *[0] * 8)

@@ -5,7 +5,7 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.position_values import StartPosition
-from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, Leading
+from ureplicator_worker.copier.raw.lane_transaction import SET_ASIDE_S, LaneTransaction, Leading
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
 from ureplicator_worker.lifeline.messages import Grant
@@ -87,3 +87,35 @@ def test_the_sequences_of_a_partition_that_returns_are_those_of_its_producer() -
     _, other = sending(1)
     assert transaction.taking_part([other], leading, 0.0)
     assert other.window.next_sequence == 0
+
+
+def test_a_marker_follows_records_alone() -> None:
+    """Of a partition whose record was skipped the transaction holds nothing."""
+    transaction, send = sending(1)
+    transaction.copied[send].skipped += 1
+    transaction.committed()
+    assert send.window.markers == 0
+    transaction.copied[send].records += 1
+    transaction.committed()
+    assert send.window.markers == 1
+
+
+def test_all_windows_of_a_target_partition_set_it_aside_once() -> None:
+    """Only a partition that returned, and did not settle again, waits for longer."""
+    transaction, send = sending(1)
+    transaction.begin(PRODUCER)
+    target = send.topic_partition
+    for _ in range(3):
+        transaction.set_aside(target, node_id=1, now_s=100.0)
+    assert not is_requested(transaction, send, 100.0 + SET_ASIDE_S[0] - 1)
+    assert is_requested(transaction, send, 100.0 + SET_ASIDE_S[0])
+    transaction.begin(PRODUCER)
+    transaction.set_aside(target, node_id=1, now_s=200.0)
+    assert not is_requested(transaction, send, 200.0 + SET_ASIDE_S[0])
+    assert is_requested(transaction, send, 200.0 + SET_ASIDE_S[1])
+
+
+def is_requested(transaction: LaneTransaction, send: SendSide, now_s: float) -> bool:
+    """True if its coordinator is asked to have the partition take part."""
+    assert not transaction.taking_part([send], leading, now_s)
+    return send.topic_partition in transaction.take_joining()

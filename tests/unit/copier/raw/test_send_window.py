@@ -22,7 +22,7 @@ from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.raw import send_window as raw_window
-from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.send_window import Batch, SendWindow, acknowledged_end
 from ureplicator_worker.wire.produce_api import Produced
 
 POISON_BYTES = 400
@@ -363,3 +363,123 @@ def test_a_discarded_batch_is_in_flight_no_more() -> None:
     assert sending.window.is_in_flight(batch)
     sending.window.discard()
     assert not sending.window.is_in_flight(batch)
+
+
+def proven(count: int) -> Sending:
+    """So many batches of one record wait behind one that was acknowledged."""
+    sending = Sending()
+    sending.restart()
+    for _ in range(1 + count):
+        sending.push(1, False)
+    acknowledge(sending)
+    return sending
+
+
+def acknowledge(sending: Sending) -> None:
+    sending.send(1)
+    sending.the_log_gets_a_request(0)
+    sending.a_response_comes()
+
+
+def sent(sending: Sending) -> list[Batch]:
+    """All batches that may be sent now."""
+    return [batch for batch in iter(sending.window.next, None) if batch is not None]
+
+
+def test_what_needs_no_sending_is_passed_behind_the_last_batch_in_flight() -> None:
+    sending = proven(2)
+    sending.send(2)
+    sending.nothing_to_send_here(7)
+    for position in (2, 10):
+        sending.the_log_gets_a_request(0)
+        sending.a_response_comes()
+        assert sending.window.position == position
+
+
+def test_another_producer_begins_with_one_batch_in_flight() -> None:
+    sending = proven(3)
+    sending.restart()
+    assert len(sent(sending)) == 1
+    assert sending.window.in_flight == 1
+
+
+def test_after_a_disturbance_one_batch_is_in_flight_whichever_was_settled_last() -> None:
+    sending = proven(3)
+    first, *others = sent(sending)
+    sending.window.lost(first)
+    for base, batch in enumerate(others, 2):
+        sending.window.acknowledged(batch, base)
+    assert sending.window.in_flight == 0
+    assert sent(sending) == [first]
+
+
+@pytest.mark.parametrize(("appended_ms", "in_flight_ms"), [(9, 99), (99, 9)])
+def test_next_to_an_old_batch_nothing_is_in_flight(appended_ms: int, in_flight_ms: int) -> None:
+    """The broker may have forgotten the producer after the former one."""
+    sending = proven(0)
+    times_ms = (appended_ms, in_flight_ms, 99)
+    for time_ms in times_ms:
+        batch = sending.make(1)
+        batch.max_timestamp_ms = time_ms
+        sending.window.push(batch)
+    first = sending.window.next(50)
+    assert first is not None
+    sending.window.acknowledged(first, 1)
+    assert sending.window.next(50) is not None
+    assert not sending.window.can_send(50)
+    assert sending.window.can_send(9)
+
+
+def test_a_batch_under_a_new_sequence_was_never_tried() -> None:
+    sending = proven(1)
+    (batch,) = sent(sending)
+    batch.may_be_there = True
+    sending.window.lost(batch)
+    assert batch.may_be_there
+    assert sent(sending) == [batch]
+    assert batch.may_be_there, "the same sequence"
+    sending.window.lost(batch)
+    sending.restart()
+    assert sent(sending) == [batch]
+    assert not batch.may_be_there
+
+
+def test_one_offset_that_the_target_lost_is_found() -> None:
+    sending = proven(3)
+    assert sending.window.target_end == 1
+    first, second, third = sent(sending)
+    assert sending.window.acknowledged(first, 1) is None
+    assert sending.window.acknowledged(second, 1) == range(1, 2)
+    assert (sending.window.missing, sending.window.target_end) == (1, 2)
+    assert sending.window.acknowledged(third, 2) is None
+
+
+def test_a_batch_behind_markers_ends_the_log() -> None:
+    sending = proven(1)
+    sending.window.markers = 1
+    assert acknowledged_end(sending.window) == (1, 1)
+    acknowledge(sending)
+    assert acknowledged_end(sending.window) == (2, 0)
+
+
+def test_what_was_sent_before_is_not_given_up() -> None:
+    """Fetched again it might have other boundaries, and the broker would not recognise it."""
+    sending = proven(2)
+    for batch in sent(sending):
+        sending.window.lost(batch)
+    assert sending.window.shed() is None
+    sending.push(1, False)
+    sending.push(1, False)
+    assert sending.window.shed() == (3, 0)
+    assert [batch.first_offset for batch in sending.window._queue] == [1, 2]
+
+
+def test_what_follows_a_refused_batch_has_its_sequence() -> None:
+    sending = proven(3)
+    head, *others = sent(sending)
+    for batch in (head, *others):
+        sending.window.lost(batch)
+    sending.window.replace_head([], next_offset=head.next_offset)
+    sequence = head.sequence
+    assert sent(sending) == others[:1]
+    assert others[0].sequence == sequence

@@ -109,7 +109,9 @@ class Model:
             at = target_offset(segments, source)
             if at is None:
                 continue
-            following = {each for each in self.log[: self.end] if source <= each < self.position}
+            following = {
+                offset for offset in self.log[: self.end] if source <= offset < self.position
+            }
             assert following <= set(self.log[at : self.end])
             assert at <= self.end
 
@@ -181,16 +183,16 @@ def test_segments_for_a_map_are_exact(
     segments = model.offsets.segments_from(0)
     view = MapView.of(segments)
     copies = {offset: at for at, offset in enumerate(model.log) if offset != OTHER}
-    known = sorted(each for each in copies if segments and each >= segments[0].first)
+    known = sorted(source for source in copies if segments and source >= segments[0].first)
     for offset in range(segments[0].first if known else 0, known[-1] + 1 if known else 0):
         at = view.forward(offset)
         assert at is not None
         assert at <= (place := copies[known[bisect_left(known, offset)]])
         assert at == place or not is_exact
-    for each in known:
-        back = view.backward(copies[each])
-        assert back is None or back <= each
-        assert back == each or not is_exact
+    for source in known:
+        back = view.backward(copies[source])
+        assert back is None or back <= source
+        assert back == source or not is_exact
 
 
 def test_what_was_left_out_is_not_followed() -> None:
@@ -199,13 +201,13 @@ def test_what_was_left_out_is_not_followed() -> None:
         offsets.acknowledged(2 * number, None, target=number, records=1, transactional=False)
     written = offsets.segments_from(0)
     assert len(written) == 1_000
-    assert all(each.follows for each in written[1:])
+    assert all(part.follows for part in written[1:])
     assert len(offsets.segments_from(500)) == 500
     left = offsets.segments_from(0)
     assert len(left) < 700
     for before, segment in pairwise(left):
         assert segment.follows is (segment.target == before.target + 1)
-    gone = next(each for each in left[::-1] if not each.follows)
+    gone = next(part for part in left[::-1] if not part.follows)
     offsets.acknowledged(
         gone.first - 1, None, target=gone.target - 1, records=1, transactional=False
     )
@@ -218,7 +220,7 @@ def test_a_batch_full_of_holes_is_in_the_map_record_by_record() -> None:
     offsets.acknowledged(
         0, SourceOffsets(tuple(runs)), target=7, records=3_000, transactional=False
     )
-    assert [tuple(each) for each in offsets.segments_from(0)] == [
+    assert [tuple(segment) for segment in offsets.segments_from(0)] == [
         (3 * n, 3 * n + 1, 7 + n, False, n > 0) for n in range(3_000)
     ]
     assert len(offsets.segments()) <= MAX_SEGMENTS
@@ -275,7 +277,7 @@ def test_consumers_before_the_first_record_go_on_at_it() -> None:
     offsets = TargetOffsets(position=5, target_end=UNKNOWN)
     offsets.acknowledged(25, None, target=90, records=3, transactional=False)
     assert offsets.segments() == (Segment(5, 5, 90), Segment(25, 28, 90))
-    assert [each[:4] for each in offsets.segments_from(90)] == list(offsets.segments())
+    assert [segment[:4] for segment in offsets.segments_from(90)] == list(offsets.segments())
     assert [target_offset(offsets.segments(), source) for source in (4, 5, 20, 26)] == [
         None,
         90,

@@ -16,6 +16,7 @@ from ureplicator_testkit.records.batches import Row
 from ureplicator_worker.copier.record.encoding import BATCH_BYTES, Ready
 from ureplicator_worker.copier.record.handler_calls import (
     PASSED_BYTES,
+    REPORT_AFTER_S,
     ChunkFailed,
     ChunkWork,
     outputs_of,
@@ -44,12 +45,14 @@ class Sink:
         limit = NoLimit(1.0, outputs=outputs_of)
         self.ready: list[Ready] = []
         self.next_offsets: list[int] = []
+        self.now_s = 0.0
         self.work = ChunkWork(
             Acting(act),
             dead_letter_topic=DEAD,
             limit=limit,
             partition_count=lambda topic: 1,
             report=self._report,
+            now_s=lambda: self.now_s,
         )
 
     def _report(self, next_offset: int, ready: Iterable[Ready]) -> None:
@@ -57,23 +60,23 @@ class Sink:
         self.ready += ready
 
     def run(self, *stored: bytes, position: int = 0) -> None:
-        views = [(memoryview(each), position) for each in stored]
+        views = [(memoryview(batch), position) for batch in stored]
         self.work.run("t", 0, "t", views)
         self.work.finish(batches.field(stored[-1], "base_offset") + 1_000_000)
 
     def values(self, topic: str = "t") -> list[bytes | None]:
-        return [row.value for each in self._of(topic) for row in batches.decode(each.built.data)]
+        return [row.value for ready in self._of(topic) for row in batches.decode(ready.built.data)]
 
     def offsets(self, topic: str = "t") -> list[int]:
         """Source offsets that the copier is given for them."""
         return [
-            each.built.offsets.at(index)
-            for each in self._of(topic)
-            for index in range(each.built.records)
+            ready.built.offsets.at(index)
+            for ready in self._of(topic)
+            for index in range(ready.built.records)
         ]
 
     def _of(self, topic: str) -> list[Ready]:
-        return [each for each in self.ready if each.target == (topic, 0)]
+        return [ready for ready in self.ready if ready.target == (topic, 0)]
 
 
 def rows(first: int, count: int, size: int) -> list[Row]:
@@ -145,7 +148,7 @@ def test_a_large_batch_that_stays_as_it_is_is_sent_as_it_is(codec: int) -> None:
     stored = batches.batch(found, base_offset=7, codec=codec)
     sink = Sink()
     sink.run(stored)
-    assert [bytes(each.built.data) for each in sink.ready] == [stored]
+    assert [bytes(ready.built.data) for ready in sink.ready] == [stored]
     assert sink.offsets() == [7, 8, 9, 10, 11]
 
 
@@ -159,7 +162,7 @@ def test_other_batches_are_built(what: str) -> None:
     )
     sink = Sink()
     sink.run(stored, position=1 if what == "position" else 0)
-    (built,) = (each.built for each in sink.ready)
+    (built,) = (ready.built for ready in sink.ready)
     assert bytes(built.data) != stored
     assert sink.offsets() == {"holes": [0, 1, 3, 5], "position": [1, 2, 3]}.get(what, [0, 1, 2, 3])
 
@@ -172,6 +175,17 @@ def test_small_batches_become_one() -> None:
     assert ready.built.records == 100
 
 
+def test_results_of_a_slow_handler_are_reported_while_it_works() -> None:
+    def act(record: Record) -> Iterable[Record | Output]:
+        sink.now_s += REPORT_AFTER_S * 0.6
+        return (record,)
+
+    sink = Sink(act)
+    sink.run(*(batches.batch(rows(n, 1, 10), base_offset=n) for n in range(5)))
+    assert sink.next_offsets[:2] == [2, 4]
+    assert sink.offsets() == [0, 1, 2, 3, 4]
+
+
 def test_batches_of_one_size_at_most_whatever_is_stored() -> None:
     """One stored batch of 1 MB with a change at its end: it cannot be sent as it is."""
     size = 3_000
@@ -179,7 +193,7 @@ def test_batches_of_one_size_at_most_whatever_is_stored() -> None:
     sink = Sink(lambda record: (record,) if record.offset < count - 1 else ())
     sink.run(batches.batch(rows(0, count, size)))
     assert len(sink.offsets()) == count - 1
-    sizes = [len(each.built.data) for each in sink.ready]
+    sizes = [len(ready.built.data) for ready in sink.ready]
     assert max(sizes) <= BATCH_BYTES + (128 << 10)
     assert len(sizes) >= 2
 

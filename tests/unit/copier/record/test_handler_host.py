@@ -59,14 +59,22 @@ def test_hooks_are_called_and_what_they_raise_is_the_result(tmp_path: Path) -> N
     assert head["failed"].startswith("handler: IsADirectoryError")
 
 
-def test_memory_is_limited_before_the_handler_is_made() -> None:
-    hosted = Hosted(f"{MODULE}:raises")
+@pytest.mark.parametrize(
+    ("handler", "raised"),
+    [
+        ("no_such_package:make", "ModuleNotFoundError: No module named 'no_such_package'"),
+        (f"{MODULE}:no_such_factory", "AttributeError: module"),
+        (f"{MODULE}:no_handler", "TypeError: the factory returned int, not a Handler"),
+        (f"{MODULE}:raises", "RuntimeError: no licence in sample_handlers.py:"),
+    ],
+)
+def test_memory_is_limited_before_the_handler_is_made(handler: str, raised: str) -> None:
+    hosted = Hosted(handler)
     assert not hosted.host.begin()
     assert hosted.limits == [123]
     ((name, reason),) = (head.popitem() for head in hosted.sent())
-    raised = "RuntimeError: no licence in sample_handlers.py:"
     assert name == "broken"
-    assert reason.startswith(f"handler {MODULE}:raises cannot be made: {raised}")
+    assert reason.startswith(f"handler {handler} cannot be made: {raised}")
 
 
 class Ticking:

@@ -60,9 +60,9 @@ def test_records_pass_unchanged(rows: list[Row], codec: int, spliced: bool) -> N
                 TARGET, rest, offset=record.offset, time_ms=output.timestamp_ms, codec=codec
             )
     ready = list(builders.take())
-    assert {each.target for each in ready} == {TARGET}
+    assert {made.target for made in ready} == {TARGET}
     expected = [(time, key, value, tuple(headers)) for time, key, value, headers in rows]
-    assert rows_of([each.built.data for each in ready]) == expected
+    assert rows_of([made.built.data for made in ready]) == expected
     assert ready[0].built.offsets.at(0) == 100
 
 

@@ -87,7 +87,7 @@ def opened(*joined: TopicPartition) -> LaneTransaction:
 
 def send(transaction: LaneTransaction, side: SendSide, *more: SendSide) -> list[Batch]:
     """Batch that a turn of the loop sends for the first of them that has its turn; acknowledged at once."""
-    ready = [each for each in (side, *more) if transaction.may_send(each)]
+    ready = [candidate for candidate in (side, *more) if transaction.may_send(candidate)]
     sent = []
     for found in transaction.taking_part(ready, leading, 0.0):
         while (batch := found.window.next()) is not None:

@@ -182,7 +182,7 @@ def test_what_waits_again_begins_where_results_ended() -> None:
     chunk = window.take()
     assert window.handled(chunk, 7) is not None
     window.give_back(chunk)
-    assert [each.position for each in window.take().batches] == [7]
+    assert [batch.position for batch in window.take().batches] == [7]
     window.discard()
 
 

@@ -17,7 +17,7 @@ from ureplicator_testkit.copier.transaction_fleet import HANDLED, PROTOCOLS
 from ureplicator_testkit.exactly_once.history import play
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=[member.name for member in PROTOCOLS])
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32))
 def test_outputs_and_positions_are_the_same_at_every_moment(

@@ -18,7 +18,7 @@ from ureplicator_testkit.copier.line import ROUTE, Line, records, seen
 from ureplicator_testkit.copier.line_history import NODES, PARTITIONS, fill, play
 from ureplicator_testkit.copier.sample_handlers import MODULE
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_worker.copier.ownership.protocol import Commit
+from ureplicator_worker.copier.messages import Commit
 from ureplicator_worker.copier.record.handler_scheduler import TASKS_AHEAD
 from ureplicator_worker.copier.record.partition import RecordPartition
 from ureplicator_worker.copier.record.window import CHUNK_BYTES

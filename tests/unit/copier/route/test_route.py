@@ -9,8 +9,8 @@ from ureplicator_common.model import PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, records, values
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.gaps import SKIPPED_TOGETHER_S
+from ureplicator_worker.copier.messages import NewProducer
 from ureplicator_worker.copier.net import line_rate
-from ureplicator_worker.copier.ownership.protocol import NewProducer
 from ureplicator_worker.copier.raw import source as raw_source
 from ureplicator_worker.copier.raw import target as raw_target
 from ureplicator_worker.lifeline.messages import Failed, GapPassed, Released
@@ -188,6 +188,25 @@ def test_a_producer_that_the_target_forgot(make: MakeLine) -> None:
     assert_same(line, K0)
 
 
+def test_a_producer_that_is_lost_with_several_batches_in_flight_is_replaced(
+    make: MakeLine,
+) -> None:
+    """The refusals of the others do not hide that of the first."""
+    line = make()
+    (partition,) = line.add(0)
+    fill(line, K0, 1)
+    line.run(lambda: line.copied(partition))
+    line.target.frozen.add(1)
+    fill(line, K0, 3)
+    window = line.lane._partitions[partition].send.window
+    line.run(lambda: window.in_flight == 3)
+    line.target.refuse[K0] = deque([ErrorCode.UNKNOWN_PRODUCER_ID] * 3)
+    line.target.frozen.clear()
+    line.run(lambda: line.copied(partition))
+    assert line.ownership.producers == 2
+    assert_same(line, K0)
+
+
 def test_no_batch_goes_out_while_a_new_producer_is_due(make: MakeLine) -> None:
     line = make()
     line.target.refuse[K0] = deque([ErrorCode.UNKNOWN_PRODUCER_ID] * 9)
@@ -333,6 +352,25 @@ def test_after_a_skip_no_record_takes_the_place_of_one_that_may_be_there(
     line.target.belated[K0] = deque([int(after_append), int(ErrorCode.MESSAGE_TOO_LARGE)])
     fill_one(line, count)
     (partition,) = line.add(0)
+    line.run(lambda: line.copied(partition))
+    fill_one(line, count)
+    line.run(lambda: line.copied(partition))
+    assert set(values(line.target, K0)) == set(values(line.source, K0))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_after_a_skip_none_takes_the_place_of_one_whose_response_was_lost(
+    make: MakeLine, count: int
+) -> None:
+    line = make(settings=RouteSettings(abort_on_send_failure=False))
+    (partition,) = line.add(0)
+    line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
+    line.target.silent.add(1)
+    fill_one(line, count)
+    line.run(lambda: bool(line.target.logs[K0].taken))
+    line.target.belated[K0] = deque([int(ErrorCode.MESSAGE_TOO_LARGE)])
+    line.target.silent.clear()
+    line.target.cut(1)
     line.run(lambda: line.copied(partition))
     fill_one(line, count)
     line.run(lambda: line.copied(partition))

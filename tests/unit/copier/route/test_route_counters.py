@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_common.model import Delivery, Partition, RouteSettings
+from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TRANSACTIONAL, TransactionFleet
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.lifeline.messages import PartitionReport
 
 P0 = Partition(ROUTE, "t", 0)
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[protocol.name for protocol in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     fleet = TransactionFleet(request.param, "w1")
     fleet.give(0, "w1")
@@ -66,7 +67,7 @@ def test_what_is_aborted_and_sent_again_counts_once(fleet: TransactionFleet) -> 
 
 
 def test_skipped_records_count_once(fleet: TransactionFleet) -> None:
-    fleet.settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE, abort_on_send_failure=False)
+    fleet.settings = replace(TRANSACTIONAL, abort_on_send_failure=False)
     fleet.kill("w1")
     fleet.checks = False
     fleet.run_until_copied()

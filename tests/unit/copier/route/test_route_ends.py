@@ -9,17 +9,14 @@ from ureplicator_common.model import GapPolicy, PartitionState, RouteSettings
 from ureplicator_testkit.copier.line import MakeLine, assert_same, fill, records, seen
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.at_least_once import RENEW_S
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.messages import (
     ClusterError,
     FencedOut,
     Forget,
     OwnershipConfirmed,
     OwnershipCrashed,
-    OwnershipRefused,
-    Start,
-    StartFailed,
 )
-from ureplicator_worker.lifeline.messages import Failed, Released
+from ureplicator_worker.lifeline.messages import Add, Failed, Released
 
 K0, K1 = ("t", 0), ("t", 1)
 
@@ -32,7 +29,7 @@ def test_a_released_partition_sends_nothing(make: MakeLine) -> None:
     line.source.frozen.add(1)
     line.turns(5)
     fill(line, K0, 5)
-    line.ownership.events.post(OwnershipRefused(partition, "taken away"))
+    line.ownership.events.post(Failed(partition, "released: taken away", temporary=True))
     line.turn()
     line.source.frozen.clear()
     line.turns(20)
@@ -51,14 +48,14 @@ def test_remove_has_one_response_whatever_crosses_it(make: MakeLine, first: str)
     (partition,) = line.add(0)
     line.run(lambda: bool(line.target.requests))
     if first == "refused":
-        line.ownership.events.post(OwnershipRefused(partition, "taken away"))
+        line.ownership.events.post(Failed(partition, "released: taken away", temporary=True))
     elif first == "given up":
         raw = line.lane._partitions[partition]
         line.lane._stop(raw, "no records", temporary=False, discard=False)
     line.turn()
     line.copier.holder.remove(partition)
     if first == "remove":
-        line.ownership.events.post(StartFailed(partition, "no such topic", True))
+        line.ownership.events.post(Failed(partition, "no such topic", True))
     line.run(lambda: bool(line.ownership.held_back), skip_s=1.0)
     assert list(line.ownership.held_back) == [Forget(partition)]
     assert line.sent == []
@@ -84,7 +81,7 @@ def test_remove_drains_and_commits(make: MakeLine) -> None:
 
 def test_remove_of_an_unknown_partition_is_released(make: MakeLine) -> None:
     line = make()
-    line.ownership.hold.add(Start)
+    line.ownership.hold.add(Add)
     (partition,) = line.add(0)
     line.copier.holder.remove(partition)
     line.run(lambda: bool(line.sent))
@@ -115,7 +112,7 @@ def test_requests_in_flight_are_cut_off_when_a_partition_is_released(make: MakeL
     line.target.frozen.add(1)
     (partition,) = line.add(0)
     line.run(lambda: any(raw.send.window.in_flight for raw in line.lane._partitions.values()))
-    line.ownership.events.post(OwnershipRefused(partition, "taken away"))
+    line.ownership.events.post(Failed(partition, "released: taken away", temporary=True))
     line.turns(3)
     line.target.frozen.clear()
     line.turns(10)
@@ -284,7 +281,7 @@ def test_an_error_of_the_clusters_ends_with_a_response(make: MakeLine) -> None:
     line = make()
     (partition,) = line.add(0)
     line.run(lambda: line.report(partition).state is PartitionState.ONLINE)
-    line.ownership.hold.add(Start)
+    line.ownership.hold.add(Add)
     (second,) = line.add(1)
     line.ownership.events.post(ClusterError("source: no response", "source"))
     line.turn()
@@ -323,9 +320,9 @@ def test_only_changed_positions_are_published(make: MakeLine) -> None:
     before = len(published)
     line.source_metadata.fail_publication("no coordinator")
     line.turns(2, skip_s=6.0)
-    assert [each.keys() for each in published[before:]] == [{K0}]
+    assert [positions.keys() for positions in published[before:]] == [{K0}]
     line.turns(3, skip_s=RENEW_S)
-    assert {key for each in published[before + 1 :] for key in each} == {K0, K1}
+    assert {key for positions in published[before + 1 :] for key in positions} == {K0, K1}
 
 
 def test_give_up_keeps_nothing(make: MakeLine) -> None:

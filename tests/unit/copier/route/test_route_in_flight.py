@@ -6,7 +6,7 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import GapPolicy, Partition, RouteSettings
 from ureplicator_testkit.copier.line import Line, MakeLine, assert_same, fill, values
-from ureplicator_worker.copier.ownership.protocol import FencedOut, OwnershipConfirmed
+from ureplicator_worker.copier.messages import FencedOut, OwnershipConfirmed
 from ureplicator_worker.copier.raw.partition import RawPartition
 from ureplicator_worker.lifeline.messages import Released
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
-from ureplicator_common.model import Delivery, Partition, RouteSettings
+from ureplicator_common.model import Partition
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TRANSACTIONAL, TransactionFleet
 from ureplicator_testkit.records import batches
 from ureplicator_worker.lifeline.messages import PublishedSettings
 from ureplicator_worker.wire.produce_api import IN_TRANSACTION
@@ -24,7 +25,7 @@ UNVERIFIED = (
 )
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[member.name for member in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     protocol: TransactionProtocol = request.param
     fleet = TransactionFleet(protocol, "w1")
@@ -147,7 +148,7 @@ def test_a_batch_that_may_be_there_already_is_neither_split_nor_skipped(
 ) -> None:
     """A limit of the topic that is lowered between two tries: brokers check it before they look for
     duplicates."""
-    settings = RouteSettings(delivery=Delivery.EXACTLY_ONCE, abort_on_send_failure=False)
+    settings = replace(TRANSACTIONAL, abort_on_send_failure=False)
     fleet.workers["w1"].copier.change_settings(PublishedSettings(ROUTE, 1, settings))
     after_append = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     fleet.target.belated[KEY] = deque([int(after_append), int(code)])
@@ -161,7 +162,7 @@ def test_a_batch_that_may_be_there_already_is_neither_split_nor_skipped(
 
 def test_batches_go_in_the_version_of_the_protocol(fleet: TransactionFleet) -> None:
     """From version 12 on a batch is taken into the transaction without being added (KIP-890)."""
-    versions = {each.version for each in fleet.target.requests if hasattr(each, "acks")}
+    versions = {request.version for request in fleet.target.requests if hasattr(request, "acks")}
     implicit = fleet.ledger.protocol is TransactionProtocol.IMPLICIT
     assert versions
     assert {version >= IN_TRANSACTION for version in versions} == {implicit}

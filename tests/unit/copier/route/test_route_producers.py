@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
-from ureplicator_common.model import Delivery, RouteSettings
+from ureplicator_common.model import Delivery
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.line import ROUTE, records, seen
-from ureplicator_testkit.copier.transaction_fleet import TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import TRANSACTIONAL, TransactionFleet
 from ureplicator_testkit.records.batches import CONTROL
 from ureplicator_testkit.records.batches import field as header_field
 from ureplicator_worker.lifeline.messages import PublishedSettings
@@ -116,7 +117,7 @@ def test_sequences_go_on_after_a_time_of_at_least_once(protocol: TransactionProt
     worker = fleet.workers["w1"]
     once, at_least = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
     for version, delivery in enumerate((once, at_least, once), start=1):
-        fleet.settings, fleet.settings_version = RouteSettings(delivery=delivery), version
+        fleet.settings, fleet.settings_version = replace(TRANSACTIONAL, delivery=delivery), version
         worker.copier.change_settings(PublishedSettings(ROUTE, version, fleet.settings))
         fleet.turns(30, skip_s=0.3)
         put(fleet, 0, 1, size=3_000)

@@ -7,8 +7,8 @@ import pytest
 
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
-from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import LedgerFleet, put
+from ureplicator_testkit.copier.transaction_fleet import TRANSACTIONAL
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import TransactionLedger
 
@@ -17,7 +17,7 @@ K0, K1 = ("t", 0), ("t", 1)
 LOST_END = 10**6
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[protocol.name for protocol in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[LedgerFleet]:
     """Partition 0 is copied by w1. Partition 1 is given to it, and cannot start: its position claims more
     than the target holds."""
@@ -27,7 +27,7 @@ def fleet(request: pytest.FixtureRequest) -> Iterator[LedgerFleet]:
         MemoryKafka("A", topics),
         target,
         *("w1", "w2"),
-        settings=RouteSettings(delivery=Delivery.EXACTLY_ONCE),
+        settings=TRANSACTIONAL,
         ledger=TransactionLedger(target, request.param),
     )
     for number, worker in enumerate(("w1", "w2")):

@@ -23,7 +23,7 @@ AWAY = 2
 FOREVER = 100_000
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[member.name for member in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     """Both partitions are copied so far."""
     protocol: TransactionProtocol = request.param
@@ -40,14 +40,14 @@ def report(fleet: TransactionFleet, number: int) -> PartitionReport:
     return fleet.workers["w1"].copier.report()[Partition(ROUTE, "t", number)]
 
 
-def go_on(fleet: TransactionFleet, duration_s: float) -> list[bool]:
+def go_on(fleet: TransactionFleet, duration_s: float, *, turns_each_s: int = 10) -> list[bool]:
     """Load on both partitions; each second of the time: the first one got on."""
     moved = []
     for _ in range(round(duration_s)):
         for number in range(2):
             put(fleet, number, 1)
         before = fleet.ledger.read(("t", 0)).offset
-        fleet.turns(20, skip_s=0.05)
+        fleet.turns(turns_each_s, skip_s=1 / turns_each_s)
         moved.append(fleet.ledger.read(("t", 0)).offset > before)
     return moved
 
@@ -103,7 +103,7 @@ def test_outputs_for_a_broker_that_is_away_hold_up_no_other_partition(fault: str
             put(fleet, number, 5)
         fleet.run_until_copied()
         harm(fleet, fault)
-        moved = go_on(fleet, 40)
+        moved = go_on(fleet, 40, turns_each_s=20)
         assert moved.count(False) <= 2 * SETTLE_S, moved
         assert report(fleet, 1).state is PartitionState.ERROR
         heal(fleet)
@@ -201,9 +201,8 @@ def test_a_slow_line_is_not_at_fault(fleet: TransactionFleet) -> None:
     before = fleet.ledger.done.count("initialise")
     fleet.target.pace[AWAY] = 1_000
     put(fleet, 1, 1, size=50_000)
-    began = fleet.target.logs["t", 1].end
     put(fleet, 0, 1)
     fleet.turns(round(1.5 * SETTLE_S / 0.05), skip_s=0.05)
-    assert fleet.target.logs["t", 1].end == began, "it is on its way"
+    assert len(fleet.committed(1)) == 5, "the last one is on its way"
     fleet.run_until_copied(skip_s=0.05)
     assert fleet.ledger.done.count("initialise") == before

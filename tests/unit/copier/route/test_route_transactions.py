@@ -55,7 +55,7 @@ def test_committed_records_arrive_from_any_offset_in_any_number_of_fetches(
     line.ownership.stored[Partition(ROUTE, "t", 0)] = start
     (partition,) = line.add(0)
     line.run(lambda: line.copied(partition))
-    assert offsets(values(line.target, K0)) == [each for each in COPIED if each >= start]
+    assert offsets(values(line.target, K0)) == [number for number in COPIED if number >= start]
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])

@@ -25,7 +25,7 @@ KEY = ("t", 0)
 IMPLICIT = TransactionProtocol.IMPLICIT
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[protocol.name for protocol in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     """w1 copies partition 0, w2 partition 1. At the end each record is there once, in order."""
     fleet = TransactionFleet(request.param, "w1", "w2")

@@ -8,13 +8,13 @@ import pytest
 
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
-from ureplicator_worker.copier.ownership.protocol import Commit
-from ureplicator_worker.copier.raw.partition import RawPartition
+from ureplicator_worker.copier.messages import Commit
+from ureplicator_worker.copier.record.partition import RecordPartition
 
 KEY = ("t", 0)
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[protocol.name for protocol in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     """A transaction that is sealed, and whose commit has not begun. At the end everything is copied."""
     fleet = TransactionFleet(request.param, "w1")
@@ -36,7 +36,7 @@ def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
 def test_fetching_goes_on_while_a_transaction_is_committed(fleet: TransactionFleet) -> None:
     line = fleet.workers["w1"]
     (raw,) = line.lane._partitions.values()
-    assert isinstance(raw, RawPartition)
+    assert isinstance(raw, RecordPartition)
     taken = len(fleet.target.logs[KEY].taken)
     for _ in range(5):
         put(fleet, 0, 20, size=100)

@@ -11,7 +11,7 @@ from ureplicator_common.model import Delivery, Partition, RouteSettings
 from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_testkit.copier.ledger_fleet import LedgerFleet, put
 from ureplicator_testkit.copier.line import ROUTE
-from ureplicator_testkit.copier.transaction_fleet import EXACTLY_ONCE, PROTOCOLS, TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TRANSACTIONAL, TransactionFleet
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_worker.copier.at_least_once import UNMAPPED_S
@@ -27,7 +27,7 @@ def at_least_once() -> LedgerFleet:
 
 
 def exactly_once() -> TransactionFleet:
-    settings = replace(EXACTLY_ONCE, offset_map=True)
+    settings = replace(TRANSACTIONAL, offset_map=True)
     return TransactionFleet(PROTOCOLS[0], "w1", "w2", settings=settings)
 
 

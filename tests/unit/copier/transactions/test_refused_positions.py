@@ -17,7 +17,7 @@ REASON = f"position refused: {ErrorCode.TOPIC_AUTHORIZATION_FAILED.name}"
 REFUSED, GOOD = (Partition(ROUTE, "t", number) for number in range(PARTITIONS))
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[protocol.name for protocol in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     fleet = TransactionFleet(request.param, "w1", "w2")
     yield fleet
@@ -39,6 +39,10 @@ def refuse(fleet: LedgerFleet) -> WorkerLine:
         put(fleet, number, 5)
     fleet.run_until_copied()
     fleet.ledger.refused["t", 0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED.name
+    return refused_next(fleet)
+
+
+def refused_next(fleet: LedgerFleet) -> WorkerLine:
     put(fleet, 0, 5)
     owner = fleet.workers["w1"]
     for _ in range(100):
@@ -50,11 +54,12 @@ def refuse(fleet: LedgerFleet) -> WorkerLine:
 
 def allow(fleet: LedgerFleet) -> None:
     fleet.ledger.refused.clear()
+    fleet.ledger.metadata_limits.clear()
     fleet.run_until_copied()
     assert fleet.workers["w1"].copier.report()[REFUSED].state is PartitionState.ONLINE
 
 
-def assert_tried_apart(fleet: LedgerFleet, owner: WorkerLine) -> None:
+def assert_tried_apart(fleet: LedgerFleet, owner: WorkerLine, reason: str = REASON) -> None:
     """The refused partition is tried again and again; all that is new of the other is committed."""
     initialised, tries = fleet.ledger.done.count("initialise"), len(owner.failures)
     for _ in range(10):
@@ -64,8 +69,8 @@ def assert_tried_apart(fleet: LedgerFleet, owner: WorkerLine) -> None:
         report = owner.copier.report()
         assert report[GOOD].state is PartitionState.ONLINE, report[GOOD]
     assert len(owner.failures) > tries + 3
-    assert {each.partition for each in owner.failures} == {REFUSED}
-    assert all(each.reason.startswith(REASON) for each in owner.failures)
+    assert {failure.partition for failure in owner.failures} == {REFUSED}
+    assert all(failure.reason.startswith(reason) for failure in owner.failures)
     assert fleet.ledger.done.count("initialise") == initialised, "others had to begin again"
     assert fleet.ledger.read(("t", 0)).offset == 5
 
@@ -79,6 +84,25 @@ def test_a_refused_partition_aborts_one_transaction_of_the_others(fleet: Transac
     allow(fleet)
     assert len(fleet.committed(0)) == 10
     assert len(fleet.committed(1)) == 25
+
+
+def test_a_trial_is_as_long_as_what_was_refused(fleet: TransactionFleet) -> None:
+    """The target takes the metadata of the stored position, and not those of the next one, which has an end
+    of one digit more."""
+    for number in range(PARTITIONS):
+        fleet.give(number, "w1")
+        put(fleet, number, 5)
+    fleet.run_until_copied()
+    fleet.ledger.metadata_limits["t", 0] = len(fleet.ledger.read(("t", 0)).metadata)
+    owner = refused_next(fleet)
+    fleet.turns(20)
+    aborted = owner.copier.transactions.aborted
+    assert_tried_apart(
+        fleet, owner, f"position refused: {ErrorCode.OFFSET_METADATA_TOO_LARGE.name}"
+    )
+    assert owner.copier.transactions.aborted == aborted
+    allow(fleet)
+    assert len(fleet.committed(0)) == 10
 
 
 def test_while_the_others_are_idle_it_is_tried_all_the_same(fleet: TransactionFleet) -> None:
@@ -102,10 +126,10 @@ def test_on_trial_it_sends_nothing_and_shows_why(fleet: TransactionFleet) -> Non
         fleet.turn()
         reports.append(owner.copier.report().get(REFUSED))
     assert fleet.target.logs["t", 0].end == end
-    shown = [each for each in reports if each and each.state is PartitionState.ERROR]
+    shown = [report for report in reports if report and report.state is PartitionState.ERROR]
     assert shown
-    assert all(each.reason.startswith(REASON) for each in shown)
-    assert not any(each.state is PartitionState.ONLINE for each in reports if each)
+    assert all(report.reason.startswith(REASON) for report in shown)
+    assert not any(report.state is PartitionState.ONLINE for report in reports if report)
 
 
 def test_a_restart_of_the_order_does_not_end_a_trial(fleet: TransactionFleet) -> None:

@@ -13,14 +13,19 @@ import pytest
 
 from ureplicator_common.model import GapPolicy
 from ureplicator_testkit.copier.ledger_fleet import put
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet
+from ureplicator_testkit.copier.transaction_fleet import (
+    HANDLED,
+    PROTOCOLS,
+    SHARED,
+    TransactionFleet,
+)
 
 KEY = ("t", 0)
 MARKER = 1
 """The end of a transaction is appended wherever it had something."""
 
 
-@pytest.fixture(params=PROTOCOLS, ids=[each.name for each in PROTOCOLS])
+@pytest.fixture(params=PROTOCOLS, ids=[protocol.name for protocol in PROTOCOLS])
 def fleet(request: pytest.FixtureRequest) -> Iterator[TransactionFleet]:
     """Partition 0 has been copied, partition 1 too."""
     fleet = TransactionFleet(request.param, "w1")
@@ -44,7 +49,9 @@ def lose(fleet: TransactionFleet, records: int) -> int:
 
 
 def failures(fleet: TransactionFleet) -> list[str]:
-    return [each.reason for each in fleet.workers["w1"].failures if each.partition.number == 0]
+    return [
+        failure.reason for failure in fleet.workers["w1"].failures if failure.partition.number == 0
+    ]
 
 
 @pytest.mark.parametrize("lost", [2, 6])
@@ -131,3 +138,29 @@ def test_a_leader_with_all_records_costs_one_question(fleet: TransactionFleet) -
         fleet.run_until_copied()
     assert fleet.ledger.done.count("initialise") == before
     assert not failures(fleet)
+
+
+@pytest.mark.parametrize(("more", "failing"), [(0, {1}), (1, {0, 1})])
+def test_who_shares_a_partition_goes_on_if_all_of_its_own_is_there(
+    more: int, failing: set[int]
+) -> None:
+    """The lost records are those of the other one, or one more."""
+    fleet = TransactionFleet(PROTOCOLS[0], "w1", settings=HANDLED)
+    log = fleet.target.logs[SHARED, 0]
+    ends = []
+    for number in range(2):
+        fleet.give(number, "w1")
+        put(fleet, number, 5)
+        fleet.run_until_copied()
+        fleet.turns(5)
+        ends.append(log.end)
+    fleet.checks = False
+    log.truncate(ends[0] - more)
+    log.forget_producers()
+    fleet.target.cut(1)
+    put(fleet, 1, 5)
+    lost = f"target lost offsets {log.end} to {ends[1] - 1}"
+    found = fleet.workers["w1"].failures
+    fleet.turns(20)
+    assert {failure.partition.number for failure in found if lost in failure.reason} == failing
+    fleet.close()

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
-from ureplicator_common.model import Delivery, RouteSettings
 from ureplicator_common.offset_map.route_maps import RouteMaps
 from ureplicator_testkit.copier.ledger_fleet import put
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, TransactionFleet, committed
+from ureplicator_testkit.copier.transaction_fleet import (
+    PROTOCOLS,
+    TRANSACTIONAL,
+    TransactionFleet,
+    committed,
+)
 from ureplicator_testkit.kafka.map_log import MemoryMapLog
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 
 TOPIC_PARTITION = ("t", 0)
-SETTINGS = RouteSettings(delivery=Delivery.EXACTLY_ONCE, offset_map=True)
+SETTINGS = replace(TRANSACTIONAL, offset_map=True)
 
 
 @pytest.fixture(params=PROTOCOLS)

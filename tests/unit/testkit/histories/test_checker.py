@@ -14,6 +14,7 @@ from ureplicator_testkit.histories.anomalies import Anomaly, Kind
 from ureplicator_testkit.histories.checker import Promise, assert_sound, check
 from ureplicator_testkit.histories.events import (
     READ_COMMITTED,
+    READ_UNCOMMITTED,
     UNNAMED,
     Acknowledged,
     Commits,
@@ -28,7 +29,8 @@ from ureplicator_testkit.histories.events import (
 from ureplicator_testkit.histories.repeats import lost
 from ureplicator_testkit.records.commits import CommittedOffset
 
-ONCE = Promise(Delivery.EXACTLY_ONCE)
+ONCE = Promise(Delivery.EXACTLY_ONCE, transactional=True)
+EVERYONE = Promise(Delivery.EXACTLY_ONCE)
 LEAST = Promise()
 SOURCE_GAP, TARGET_GAP = 2, 3
 """Offsets of the logs: markers lie between the records."""
@@ -39,10 +41,14 @@ ABORTED = 1_000
 
 @dataclass
 class Story:
-    """Partition 0, copied in transactions of `width` records each, under the eyes of a reader."""
+    """Partition 0, copied in portions of `width` records each, under the eyes of a reader."""
 
     count: int
     width: int
+    isolation: str = READ_COMMITTED
+    """Of the reader."""
+    aside: list[Seen] = field(default_factory=list)
+    """In partition 0 of the target, for readers of uncommitted records only."""
     source: list[Seen] = field(init=False)
     target: list[Seen] = field(init=False)
     reads: list[Read | Positions] = field(init=False)
@@ -56,13 +62,13 @@ class Story:
         for first in range(0, self.count, self.width):
             records = self.target[first : first + self.width]
             position = self.source[first + len(records) - 1].offset + 1
-            self.reads += [read(records), Positions("r", {PARTITION: position})]
+            self.reads += [self.read(records), Positions("r", {PARTITION: position})]
             self.commits.append(CommittedOffset(PARTITION, position, 1, "w1"))
 
     def append(self, *seen: Seen) -> None:
         """At the end of the target's log, where the reader finds it, too."""
         self.target += seen
-        self.reads.append(read(seen))
+        self.reads.append(self.read(seen))
 
     def events(self) -> Iterator[Event]:
         numbers = {PARTITION: range(self.count), OTHER: range(3)}
@@ -73,14 +79,17 @@ class Story:
         yield Fault("SIGKILL w1")
         yield from self.reads
         yield Commits(self.commits)
-        aside = [Seen(n, n, n) for n in range(3)]
-        for end, log in (("source", self.source), ("target", self.target)):
-            records = {PARTITION: log, OTHER: aside}
-            yield Read(end, "at the end", READ_COMMITTED, records, whole=True)
+        other = [Seen(n, n, n) for n in range(3)]
+        for end, isolation, log in (
+            ("source", READ_COMMITTED, self.source),
+            ("target", READ_COMMITTED, self.target),
+            ("target", READ_UNCOMMITTED, [*self.target, *self.aside]),
+        ):
+            records = {PARTITION: log, OTHER: other}
+            yield Read(end, "at the end", isolation, records, whole=True)
 
-
-def read(records: list[Seen] | tuple[Seen, ...]) -> Read:
-    return Read("target", "r", READ_COMMITTED, {PARTITION: list(records)})
+    def read(self, records: list[Seen] | tuple[Seen, ...]) -> Read:
+        return Read("target", "r", self.isolation, {PARTITION: list(records)})
 
 
 stories = st.builds(Story, st.integers(4, 40), st.integers(1, 9))
@@ -88,12 +97,12 @@ places = st.integers(1, 1_000)
 
 
 def kinds(found: list[Anomaly]) -> set[Kind]:
-    return {each.kind for each in found}
+    return {anomaly.kind for anomaly in found}
 
 
 @given(stories)
 def test_a_clean_history_has_no_anomaly(story: Story) -> None:
-    for promise in (ONCE, LEAST):
+    for promise in (ONCE, LEAST, EVERYONE):
         assert check(story.events(), promise) == []
 
 
@@ -169,11 +178,11 @@ def show_before_the_position(story: Story, place: int) -> None:
 
 def step_back(story: Story, place: int) -> None:
     """The reader finds once more what it has found, and the log holds it once."""
-    story.reads.append(read([story.target[place]]))
+    story.reads.append(story.read([story.target[place]]))
 
 
 def see_what_vanishes(story: Story, place: int) -> None:
-    story.reads.append(read([Seen(TARGET_GAP * place + 10_000, ABORTED, 0)]))
+    story.reads.append(story.read([Seen(TARGET_GAP * place + 10_000, ABORTED, 0)]))
 
 
 def see_another_record_there(story: Story, place: int) -> None:
@@ -182,9 +191,9 @@ def see_another_record_there(story: Story, place: int) -> None:
 
 def skip(story: Story, place: int) -> None:
     """A record that the reader passed by is in the log at the end."""
-    seen = [each for each in story.target if each.offset != story.target[place].offset]
+    seen = [record for record in story.target if record.offset != story.target[place].offset]
     story.append(Seen(10_000, ABORTED, 0))
-    story.reads = [read([*seen, story.target[-1]])]
+    story.reads = [story.read([*seen, story.target[-1]])]
 
 
 def commit_back(story: Story, _place: int) -> None:
@@ -223,7 +232,7 @@ TRANSACTIONAL = {Kind.TORN}
 @given(story=stories, place=places)
 def test_a_planted_anomaly_is_found(plant: Plant, kind: Kind, story: Story, place: int) -> None:
     plant(story, 1 + place % (story.count - 1))
-    for promise in (ONCE, LEAST):
+    for promise in (ONCE, LEAST, EVERYONE):
         expected = kind not in TRANSACTIONAL or promise is ONCE
         assert (kind in kinds(check(story.events(), promise))) is expected
 
@@ -252,7 +261,7 @@ def test_what_the_source_holds_twice_is_no_repeat(promise: Promise) -> None:
     story.target[4] = story.target[4]._replace(number=2, digest=story.target[2].digest)
     story.reads.clear()
     acknowledged: list[Event] = [
-        each for each in story.events() if not isinstance(each, Acknowledged)
+        event for event in story.events() if not isinstance(event, Acknowledged)
     ]
     acknowledged.insert(0, Acknowledged({PARTITION: [0, 1]}))
     assert check(acknowledged, promise) == []
@@ -266,15 +275,36 @@ def test_positions_of_what_was_not_read_prove_nothing() -> None:
     assert check(story.events(), ONCE) == []
 
 
-def test_uncommitted_reads_prove_nothing() -> None:
-    story = Story(4, 1)
-    read_anything = Read("target", "u", "read_uncommitted", {PARTITION: [Seen(5, ABORTED, 0)]})
+def test_in_transactions_uncommitted_reads_prove_nothing() -> None:
+    story = Story(4, 1, aside=[Seen(1_000, 2, 14)])
+    read_anything = Read("target", "u", READ_UNCOMMITTED, {PARTITION: [Seen(5, ABORTED, 0)]})
     assert check([*story.events(), read_anything], ONCE) == []
+
+
+def test_without_transactions_uncommitted_records_are_judged_too() -> None:
+    """A record that only readers of everything find twice; and a reader of theirs that goes back."""
+    story = Story(4, 1, isolation=READ_UNCOMMITTED, aside=[Seen(1_000, 2, 14)])
+    (found,) = check(story.events(), EVERYONE)
+    assert str(found) == "repeated: target read_uncommitted 0: 1 (2)"
+    story.aside.clear()
+    step_back(story, 1)
+    (found,) = check(story.events(), EVERYONE)
+    assert (found.kind, found.place) == (Kind.STEP_BACK, "target read_uncommitted 0, r")
+
+
+def test_without_a_log_of_uncommitted_records_nothing_is_proven() -> None:
+    events = [
+        event
+        for event in Story(4, 1).events()
+        if not (isinstance(event, Read) and event.isolation == READ_UNCOMMITTED)
+    ]
+    assert check(events, ONCE) == []
+    assert kinds(check(events, EVERYONE)) == {Kind.NO_PROOF}
 
 
 def test_nothing_is_no_proof() -> None:
     assert kinds(check([], ONCE)) == {Kind.NO_PROOF}
-    without = [each for each in Story(4, 1).events() if not isinstance(each, Acknowledged)]
+    without = [event for event in Story(4, 1).events() if not isinstance(event, Acknowledged)]
     with pytest.raises(AssertionError, match="nothing was acknowledged"):
         assert_sound(without, ONCE)
 

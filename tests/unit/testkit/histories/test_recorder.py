@@ -42,8 +42,8 @@ def test_events_are_given_back_in_order(tmp_path: Path) -> None:
         history.add(event)
     found = list(history.events())
     history.close()
-    assert [replace(each, at_s=0.0) for each in found] == EVENTS
-    times = [each.at_s for each in found]
+    assert [replace(given, at_s=0.0) for given in found] == EVENTS
+    times = [given.at_s for given in found]
     assert times == sorted(times)
     assert list(load(history.path)) == found
 
@@ -85,7 +85,7 @@ def test_every_part_of_a_record_counts() -> None:
         replace(made, timestamp_type=2),
         replace(made, value=(made.value or b"") + b"x"),
     ]
-    digests = {seen(each, "t", 0).digest for each in (made, *changed)}
+    digests = {seen(variant, "t", 0).digest for variant in (made, *changed)}
     assert len(digests) == 1 + len(changed)
 
 
@@ -93,4 +93,4 @@ def test_a_whole_log() -> None:
     log = {0: [record(0, 1)], 1: [record(0, 2)]}
     found = whole("source", log, "t")
     assert found.whole
-    assert [each.number for some in found.records.values() for each in some] == [1, -1]
+    assert [entry.number for some in found.records.values() for entry in some] == [1, -1]

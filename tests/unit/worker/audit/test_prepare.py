@@ -98,9 +98,12 @@ def test_it_waits_until_the_copy_can_be_read_up_to_the_position() -> None:
 def test_records_without_a_position_are_not_compared() -> None:
     clusters = Clusters()
     clusters.logs.hold("orders", 1, 5, 9)
-    assert [each.uncompared for each in clusters.prepare().partitions] == ["", NO_POSITION]
+    assert [partition.uncompared for partition in clusters.prepare().partitions] == [
+        "",
+        NO_POSITION,
+    ]
     clusters.logs.hold("orders", 1, 9, 9)
-    assert [each.uncompared for each in clusters.prepare().partitions] == ["", ""]
+    assert [partition.uncompared for partition in clusters.prepare().partitions] == ["", ""]
 
 
 def test_records_of_an_open_transaction_are_named_as_not_compared() -> None:

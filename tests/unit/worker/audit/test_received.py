@@ -24,8 +24,8 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     received = Received(ours)
     received._discards = request.param
     yield theirs, received
-    for each in (listener, ours, theirs):
-        each.close()
+    for opened in (listener, ours, theirs):
+        opened.close()
 
 
 def send(peer: socket.socket, data: bytes) -> None:

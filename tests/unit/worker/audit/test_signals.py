@@ -101,7 +101,19 @@ def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(
     subprocess.run(command, env=environment, timeout=60, check=False)  # noqa: S603
     assert len(list(tmp_path.iterdir())) == 1
     with DriverSignals() as mine, DriverSignals() as other:
-        assert {str(each) for each in tmp_path.iterdir()} == {mine.folder, other.folder}
+        folders = {Path(driver.folder).parent for driver in (mine, other)}
+        assert set(tmp_path.iterdir()) == folders
+
+
+def test_a_round_keeps_the_folder_from_other_audits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("ureplicator_worker.engines.processes.UNLOCKED_S", -1.0)
+    with DriverSignals() as driver:
+        driver.begin_round()
+        with DriverSignals():
+            assert Path(driver.folder).exists()
 
 
 def test_a_task_without_a_folder_is_never_cancelled(time: Time) -> None:

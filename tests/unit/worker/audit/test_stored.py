@@ -102,8 +102,8 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answer]:
         return StoredBatches(client or Client(), "t", **options)  # type: ignore[arg-type]
 
     yield answer
-    for each in opened:
-        each.close()
+    for end in opened:
+        end.close()
 
 
 def large(base_offset: int) -> bytes:
@@ -119,7 +119,7 @@ def test_batches_of_all_responses_in_order(answering: Answer) -> None:
         response(2, large(16) + batch(3, base_offset=17)),
         response(3, b""),
     )
-    found = [(each.first, each.next) for each in log.batches(0, 7)]
+    found = [(read.first, read.next) for read in log.batches(0, 7)]
     assert found == [(5, 10), (10, 15), (15, 16), (16, 17), (17, 20)]
     log.close()
 
@@ -144,7 +144,7 @@ def test_a_throttled_response_is_waited_for_on_the_same_connection(answering: An
     log = answering(
         throttled(1, 400), response(2, batch(3)), throttled(3, 20), response(4, b""), client=client
     )
-    assert [each.next for each in log.batches(0, 0)] == [3]
+    assert [read.next for read in log.batches(0, 0)] == [3]
     assert client.paused_s == [0.4, 0.02]
 
 
@@ -154,7 +154,7 @@ def test_aborted_records_are_passed_over(answering: Answer) -> None:
     ]
     log = [sent[0], marker(base_offset=5, producer_id=7, commit=False), sent[1]]
     reader = answering(response(1, b"".join(log), aborted=[(7, 0)]), response(2, b""))
-    assert [each.first for each in reader.batches(0, 0)] == [6]
+    assert [read.first for read in reader.batches(0, 0)] == [6]
 
 
 def test_the_next_partition_is_read_after_one_that_was_left_in_the_middle(
@@ -164,7 +164,7 @@ def test_the_next_partition_is_read_after_one_that_was_left_in_the_middle(
     first = log.batches(0, 0)
     assert next(first).first == 0
     first.close()
-    assert [each.next for each in log.batches(0, 0)] == [2]
+    assert [read.next for read in log.batches(0, 0)] == [2]
 
 
 @pytest.mark.parametrize(

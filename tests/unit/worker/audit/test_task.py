@@ -19,7 +19,7 @@ RANGE = PartitionRange(0, COUNT)
 
 
 SOURCE: Sequence[Content] = [(None, b"%d" % n, (), n) for n in range(COUNT)]
-TARGET = [each for n, each in enumerate(SOURCE) if n != LOST]
+TARGET = [content for n, content in enumerate(SOURCE) if n != LOST]
 Before = Callable[[int], None]
 
 
@@ -86,7 +86,7 @@ def test_two_halves_are_as_one_whole(offset: int, monkeypatch: pytest.MonkeyPatc
     assert (first.result.target_to, first.result.compared) == (reached, reached)
     rest = PartitionRange(0, COUNT, reached, first.result.target_to)
     second = compared(monkeypatch, rest)
-    assert [(each.kind, each.source_offset) for each in second.findings] == [
+    assert [(finding.kind, finding.source_offset) for finding in second.findings] == [
         (FindingKind.MISSING, LOST)
     ]
     assert first.result.compared + second.result.compared == COUNT - 1
@@ -102,5 +102,5 @@ def test_it_stops_at_the_end_of_the_range_only_when_all_is_explained(
     before = compared(monkeypatch, PartitionRange(0, 25, 0, 0), stop_at_end=True).result
     assert (before.verified_to, before.differences) == (30, 0)
     around = compared(monkeypatch, PartitionRange(0, LOST + 5, 0, 0), stop_at_end=True)
-    assert [each.source_offset for each in around.findings] == [LOST]
+    assert [finding.source_offset for finding in around.findings] == [LOST]
     assert around.result.verified_to == COUNT

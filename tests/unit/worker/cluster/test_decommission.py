@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ureplicator_worker.core.events import CopierPlaced, Event, FromCopier
 from ureplicator_worker.engines.decommission import DecommissionWatch
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.messages import CopierId, StopRequest
 
 ONE, TWO = CopierId(0, 1), CopierId(1, 1)
 RUNNING = {ONE: "copier 0#1", TWO: "copier 1#1"}
@@ -62,51 +63,50 @@ class Spark:
         return Option(True if executor in self.decommissioned else None)
 
 
-def ignore(copier: CopierId, executor: str) -> None:
-    """Placement of copiers, where it does not matter."""
+def stop(copier: CopierId) -> FromCopier:
+    return FromCopier(copier, StopRequest("its executor is decommissioned"))
 
 
 def test_the_executor_of_a_copier_is_reported_once_it_is_known() -> None:
     executors = {"copier 0#1": "5"}
     spark = Spark(executors)
-    placed: list[tuple[CopierId, str]] = []
-    watch = DecommissionWatch(
-        spark, placed=lambda *each: placed.append(each), found=lambda copier: None
-    )
+    events: list[Event] = []
+    watch = DecommissionWatch(spark, put=events.append)
     watch.query(RUNNING)
     watch.query(RUNNING)
-    assert placed == [(ONE, "5")]
+    assert events == [CopierPlaced(ONE, "5")]
     executors["copier 1#1"] = "6"
     watch.query(RUNNING)
-    assert placed == [(ONE, "5"), (TWO, "6")]
+    assert events == [CopierPlaced(ONE, "5"), CopierPlaced(TWO, "6")]
 
 
 def test_copiers_on_a_decommissioned_executor_are_reported_once() -> None:
     spark = Spark({"copier 0#1": "5", "copier 1#1": "6"})
-    found: list[CopierId] = []
-    watch = DecommissionWatch(spark, placed=ignore, found=found.append)
+    events: list[Event] = []
+    watch = DecommissionWatch(spark, put=events.append)
     watch.query(RUNNING)
-    assert found == []
+    placed = [CopierPlaced(ONE, "5"), CopierPlaced(TWO, "6")]
+    assert events == placed
     spark.decommissioned = {"6"}
     watch.query(RUNNING)
     watch.query(RUNNING)
-    assert found == [TWO]
+    assert events == [*placed, stop(TWO)]
     watch.query({ONE: RUNNING[ONE]})
     spark.decommissioned = {"5"}
     watch.query(RUNNING)
-    assert found == [TWO, ONE]
+    assert events == [*placed, stop(TWO), stop(ONE), placed[1]]
 
 
 def test_a_copier_whose_executor_is_not_known_yet_is_queried_again() -> None:
     spark = Spark({})
     spark.decommissioned = {"5"}
-    found: list[CopierId] = []
-    watch = DecommissionWatch(spark, placed=ignore, found=found.append)
+    events: list[Event] = []
+    watch = DecommissionWatch(spark, put=events.append)
     watch.query(RUNNING)
-    assert found == []
+    assert events == []
     spark.executors = {"copier 0#1": "5"}
     watch.query(RUNNING)
-    assert found == [ONE]
+    assert events == [CopierPlaced(ONE, "5"), stop(ONE)]
 
 
 def test_a_query_that_fails_is_made_again(monkeypatch: Any) -> None:
@@ -118,6 +118,6 @@ def test_a_query_that_fails_is_made_again(monkeypatch: Any) -> None:
         queries.append(1)
         raise RuntimeError("Answer from Java side is empty")
 
-    watch = DecommissionWatch(Spark({}), placed=ignore, found=lambda copier: None)
+    watch = DecommissionWatch(Spark({}), put=lambda event: None)
     watch.watch(copiers=running, ended=lambda: len(queries) == 3)
     assert len(queries) == 3

@@ -25,10 +25,10 @@ def test_ranges_of_a_batch() -> None:
 def test_parts_cover_each_range_once(sizes: list[int], least: int, most: int) -> None:
     whole = [OffsetRange("t", n, 7, 7 + size) for n, size in enumerate(sizes)]
     parts = split(whole, min_partitions=least, max_records=most)
-    for each in whole:
-        mine = [part for part in parts if part.partition == each.partition]
-        assert [part.start for part in mine] == [each.start, *(part.end for part in mine[:-1])]
-        assert mine[-1].end == each.end
+    for full in whole:
+        mine = [part for part in parts if part.partition == full.partition]
+        assert [part.start for part in mine] == [full.start, *(part.end for part in mine[:-1])]
+        assert mine[-1].end == full.end
     assert all(part.size > 0 for part in parts)
     assert not most or max(part.size for part in parts) <= most
     assert len(parts) >= min(least, sum(sizes))

@@ -18,6 +18,7 @@ from ureplicator_worker.lifeline.client import (
     LifelineClosed,
     open_lifeline,
 )
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.handshake import Admissions
 from ureplicator_worker.lifeline.messages import (
     Challenge,
@@ -26,8 +27,6 @@ from ureplicator_worker.lifeline.messages import (
     Hello,
     Remove,
     Stop,
-    decode,
-    encode,
 )
 
 HELLO = Hello(CopierId(0, 1), "far", 7, "space", "nonce")
@@ -79,7 +78,7 @@ def test_messages_that_a_driver_does_not_read_wait(
     while line.wants_write or not received.endswith(b"\n"):
         received += driver.recv(1 << 20)
         line.on_writable()
-    assert {decode(each) for each in received.splitlines()} == {hello}
+    assert {decode(message) for message in received.splitlines()} == {hello}
 
 
 def test_the_end_of_the_driver_raises(ends: tuple[LifelineClient, socket.socket]) -> None:

@@ -22,6 +22,7 @@ from ureplicator_common.model import (
     WorkerId,
 )
 from ureplicator_worker.lifeline.client import MAX_LINE_BYTES
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import (
     Add,
@@ -45,8 +46,6 @@ from ureplicator_worker.lifeline.messages import (
     Remove,
     Stop,
     StopRequest,
-    decode,
-    encode,
 )
 
 NAMES = st.text("abc.-_", min_size=1, max_size=10)
@@ -188,6 +187,11 @@ def test_a_cut_line_is_refused(message: Message, data: st.DataObject) -> None:
         b'{"type":["Stop"]}',
         b'{"type":"ProofResponse","requestId":1,"granted":{"a.b/t/0":{}},"refused":{}}',
         b'{"type":"PublishedSettings","route":"a","version":1,"settings":{}}',
+        b'{"type":"Released","partitions":"a.b/t/0"}',
+        b'{"type":"Released","partitions":[0]}',
+        b'{"type":"Failed","partition":"a.b/t/0","reason":5,"temporary":true,"local":false}',
+        b'{"type":"Failed","partition":"a.b/t/0","reason":"x","temporary":1,"local":false}',
+        b'{"type":"StopRequest"}',
         b"GET / HTTP/1.1\r\n",
         b"\xff\xfe\x00",
     ],
@@ -203,8 +207,40 @@ def test_garbage_is_a_value_error(line: bytes) -> None:
         decode(line)
 
 
-def test_a_message_names_its_type() -> None:
+def test_a_message_names_its_type_and_its_fields_in_camel_case() -> None:
     assert json.loads(encode(Stop())) == {"type": "Stop"}
+    partition = Partition(Route("a", "b"), "t", 0)
+    shares = PublishedShares(4, {2: {Limited.topic(partition.key): 5}})
+    assert json.loads(encode(shares)) == {
+        "type": "PublishedShares",
+        "version": 4,
+        "slots": {"2": {"topic:a.b/t": 5}},
+    }
+    grant = Grant(OwnerEpoch(7), "u", settings_version=3)
+    response = json.loads(encode(ProofResponse(1, {partition: grant}, {})))
+    assert response.keys() == {"type", "requestId", "settings", "granted", "refused"}
+    assert response["granted"]["a.b/t/0"] == {
+        "ownerEpoch": 7,
+        "targetTopic": "u",
+        "fence": [],
+        "initial": True,
+        "hadPosition": False,
+        "sourceTopicId": "",
+        "restarted": False,
+        "settings": 0,
+        "settingsVersion": 3,
+    }
+
+
+def test_unknown_fields_are_ignored() -> None:
+    assert decode(b'{"type":"StopRequest","reason":"x","since":3}') == StopRequest("x")
+
+
+def test_a_response_is_for_the_route_of_its_partitions() -> None:
+    """The requests of all routes share the lifeline, and each route numbers its own."""
+    partition = Partition(Route("a", "b"), "t", 0)
+    assert ProofResponse(1, {partition: Grant(OwnerEpoch(1), "t")}, {}).route == partition.route
+    assert ProofResponse(1, {}, {partition: "taken away"}).route == partition.route
 
 
 def test_settings_of_a_route_are_sent_once_with_all_its_grants() -> None:

@@ -18,6 +18,7 @@ from ureplicator_testkit.copier import stub_copier
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.lifeline import connection, handshake, messages, server
 from ureplicator_worker.lifeline.client import open_lifeline
+from ureplicator_worker.lifeline.codec import decode, encode
 from ureplicator_worker.lifeline.messages import CopierId
 from ureplicator_worker.lifeline.server import Disconnected, LifelineServer
 
@@ -55,7 +56,7 @@ def hello(copier: CopierId = COPIER) -> messages.Hello:
 def admitted(driver: LifelineServer, copier: CopierId = COPIER) -> socket.socket:
     """A connection of a copier that has shown its token."""
     peer, response = challenged(driver, driver.admit(copier), copier)
-    peer.sendall(messages.encode(response))
+    peer.sendall(encode(response))
     return peer
 
 
@@ -63,7 +64,7 @@ def challenged(
     driver: LifelineServer, token: str, copier: CopierId = COPIER
 ) -> tuple[socket.socket, messages.ChallengeResponse]:
     """A connection that has sent its Hello, and the response that would admit it."""
-    peer = connect(driver, messages.encode(hello(copier)))
+    peer = connect(driver, encode(hello(copier)))
     return peer, handshake.respond(token, hello(copier), read_challenge(peer))
 
 
@@ -71,7 +72,7 @@ def read_challenge(peer: socket.socket) -> messages.Challenge:
     received = b""
     while not received.endswith(b"\n"):
         received += peer.recv(1)
-    challenge = messages.decode(received)
+    challenge = decode(received)
     assert isinstance(challenge, messages.Challenge)
     return challenge
 
@@ -88,12 +89,12 @@ def test_a_token_admits_one_connection(driver: LifelineServer, received: Receive
     first, response = challenged(driver, token)
     second, other_response = challenged(driver, token)
     with first, second:
-        first.sendall(messages.encode(response))
+        first.sendall(encode(response))
         assert received.get(timeout=30) == (COPIER, hello())
-        second.sendall(messages.encode(other_response))
+        second.sendall(encode(other_response))
         assert is_closed(second)
     assert received.get(timeout=30) == (COPIER, Disconnected())
-    with connect(driver, messages.encode(hello())) as third:
+    with connect(driver, encode(hello())) as third:
         assert is_closed(third)
 
 
@@ -104,11 +105,11 @@ def test_a_token_admits_one_connection(driver: LifelineServer, received: Receive
         b"{}\n",
         b"[1]\n",
         b"\xff\xfe\n",
-        messages.encode(messages.Stop()),
-        messages.encode(messages.ChallengeResponse("")),
-        messages.encode(messages.Challenge("", "")),
-        messages.encode(hello(CopierId(0, 2))),
-        messages.encode(hello(CopierId(9, 1))),
+        encode(messages.Stop()),
+        encode(messages.ChallengeResponse("")),
+        encode(messages.Challenge("", "")),
+        encode(hello(CopierId(0, 2))),
+        encode(hello(CopierId(9, 1))),
         b"x" * (connection.MAX_HELLO_BYTES + 2),
     ],
 )
@@ -124,11 +125,11 @@ def test_anything_else_is_closed_without_a_response(
 @pytest.mark.parametrize(
     "line",
     [
-        messages.encode(messages.ChallengeResponse("")),
-        messages.encode(messages.ChallengeResponse("0" * 64)),
-        messages.encode(messages.ChallengeResponse("\udcff")),
-        messages.encode(hello()),
-        messages.encode(messages.Released((PARTITION,))),
+        encode(messages.ChallengeResponse("")),
+        encode(messages.ChallengeResponse("0" * 64)),
+        encode(messages.ChallengeResponse("\udcff")),
+        encode(hello()),
+        encode(messages.Released((PARTITION,))),
         b"garbage\n",
     ],
 )
@@ -143,15 +144,15 @@ def test_a_wrong_response_admits_nothing_and_does_not_use_the_token_up(
     assert received.empty()
     peer, response = challenged(driver, token)
     with peer:
-        peer.sendall(messages.encode(response))
+        peer.sendall(encode(response))
         assert received.get(timeout=30) == (COPIER, hello())
 
 
 def test_the_driver_s_proof_is_no_response(driver: LifelineServer, received: Received) -> None:
     driver.admit(COPIER)
-    with connect(driver, messages.encode(hello())) as reflecting:
+    with connect(driver, encode(hello())) as reflecting:
         proof = read_challenge(reflecting).proof
-        reflecting.sendall(messages.encode(messages.ChallengeResponse(proof)))
+        reflecting.sendall(encode(messages.ChallengeResponse(proof)))
         assert is_closed(reflecting)
     assert received.empty()
 
@@ -161,9 +162,9 @@ def test_a_recorded_response_is_of_no_use(driver: LifelineServer, received: Rece
     token = driver.admit(COPIER)
     recorded, response = challenged(driver, token)
     recorded.close()
-    with connect(driver, messages.encode(hello())) as replaying:
+    with connect(driver, encode(hello())) as replaying:
         read_challenge(replaying)
-        replaying.sendall(messages.encode(response))
+        replaying.sendall(encode(response))
         assert is_closed(replaying)
     assert received.empty()
 
@@ -205,9 +206,9 @@ def test_a_revoked_token_admits_nothing_and_its_connection_is_closed(
     peer, response = challenged(driver, driver.admit(COPIER))
     driver.revoke(COPIER)
     with peer:
-        peer.sendall(messages.encode(response))
+        peer.sendall(encode(response))
         assert is_closed(peer)
-    with connect(driver, messages.encode(hello())) as late:
+    with connect(driver, encode(hello())) as late:
         assert is_closed(late)
     with admitted(driver, CopierId(1, 1)) as early:
         assert received.get(timeout=30)[0] == CopierId(1, 1)
@@ -241,10 +242,10 @@ def test_lines_arrive_whole_in_order_however_they_are_cut(
     sent = [messages.Failed(PARTITION, f"reason {number}", True) for number in range(200)]
     token = driver.admit(COPIER)
     with connect(driver) as peer:
-        send_in_pieces(peer, messages.encode(hello()))
+        send_in_pieces(peer, encode(hello()))
         response = handshake.respond(token, hello(), read_challenge(peer))
-        send_in_pieces(peer, messages.encode(response))
-        send_in_pieces(peer, b"".join(map(messages.encode, sent)))
+        send_in_pieces(peer, encode(response))
+        send_in_pieces(peer, b"".join(map(encode, sent)))
         assert received.get(timeout=30)[1] == hello()
         assert [received.get(timeout=30)[1] for _ in sent] == sent
 
@@ -269,7 +270,7 @@ def test_the_stacks_of_a_stuck_copier_are_logged(
 ) -> None:
     with admitted(driver) as peer:
         faulthandler.dump_traceback(peer.fileno())
-        peer.sendall(messages.encode(messages.Released(())))
+        peer.sendall(encode(messages.Released(())))
         assert isinstance(received.get(timeout=30)[1], messages.Hello)
         assert received.get(timeout=30) == (COPIER, messages.Released(()))
     lines = [record.getMessage() for record in caplog.records]
@@ -283,8 +284,8 @@ def test_the_message_behind_a_stack_dump_that_was_cut_off_is_received(
 ) -> None:
     """The copier's socket took no more for a moment, as its driver did not read."""
     with admitted(driver) as peer:
-        peer.sendall(cut + messages.encode(messages.StopRequest("x")))
-        peer.sendall(messages.encode(messages.Released(())))
+        peer.sendall(cut + encode(messages.StopRequest("x")))
+        peer.sendall(encode(messages.Released(())))
         assert isinstance(received.get(timeout=30)[1], messages.Hello)
         assert received.get(timeout=30) == (COPIER, messages.StopRequest("x"))
         assert received.get(timeout=30) == (COPIER, messages.Released(()))
@@ -331,7 +332,7 @@ def test_a_large_message_reaches_a_slow_copier_and_the_caller_never_waits(
         sent.join(30)
         assert not sent.is_alive()
         with peer.makefile("rb") as lines:
-            assert messages.decode(lines.readline()) == messages.Add(many)
+            assert decode(lines.readline()) == messages.Add(many)
 
 
 def test_a_copier_that_does_not_listen_is_cut_off(
@@ -421,9 +422,9 @@ def test_a_server_without_descriptors_waits_for_some(
     with monkeypatch.context() as patch:
         patch.setattr(socket.socket, "accept", accept)
         token = driver.admit(COPIER)
-        peer = connect(driver, messages.encode(hello()))
+        peer = connect(driver, encode(hello()))
         assert tried.wait(10)
     response = handshake.respond(token, hello(), read_challenge(peer))
-    peer.sendall(messages.encode(response))
+    peer.sendall(encode(response))
     assert received.get(timeout=10)[0] == COPIER
     peer.close()

@@ -57,7 +57,7 @@ def plain(found: Sequence[dict[str, Any]]) -> list[tuple[object, ...]]:
             row["timestamp"] // 1_000,
             row["key"],
             row["value"],
-            row["headers"] and [(each["key"], each["value"]) for each in row["headers"]],
+            row["headers"] and [(header["key"], header["value"]) for header in row["headers"]],
         )
         for row in found
     ]

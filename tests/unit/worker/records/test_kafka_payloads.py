@@ -34,21 +34,25 @@ def test_a_rebuild_reads_what_kafka_reads(payload: Payload) -> None:
             rebuild(memoryview(stored), header, position=0)
 
 
-@pytest.mark.parametrize("payload", [each for each in kafka_payloads() if each.readers], ids=named)
+@pytest.mark.parametrize(
+    "payload", [payload for payload in kafka_payloads() if payload.readers], ids=named
+)
 def test_a_reader_of_ranges_reads_what_kafka_reads(payload: Payload) -> None:
     stored = payload.batch()
     columns = RecordColumns(topic="t", partition=0, start=0, end=COUNT)
     columns.add(memoryview(stored), Header(stored, 0))
     batch = columns.take()
     assert batch is not None
-    assert batch.column("value").to_pylist() == [each.value for each in PLAIN]
+    assert batch.column("value").to_pylist() == [record.value for record in PLAIN]
 
 
 def test_an_odd_batch_among_others_is_read_once_it_is_alone() -> None:
     """Payloads of a run are decoded together, where what follows a frame is not ignored."""
-    odd = next(each for each in kafka_payloads() if each.name == "lz4.records_then_other_frame")
+    odd = next(
+        payload for payload in kafka_payloads() if payload.name == "lz4.records_then_other_frame"
+    )
     stored = [odd.batch(), batches.batch(2, base_offset=4, codec=codecs.LZ4)]
-    items = [(memoryview(each), Header(each, 0)) for each in stored]
+    items = [(memoryview(batch), Header(batch, 0)) for batch in stored]
     with pytest.raises(CorruptBatch):
         merge(items, position=0)
     assert all(rebuild(*item, position=0) for item in items)

@@ -176,7 +176,7 @@ def test_a_slow_read_is_given_more_time(site: Site, read_ms: int, small_fetches:
     site.log.put(*[batches.batch(3)] * 2)
     site.kafka.remote_ms[K0] = read_ms
     assert site.read(0, 6) == list(range(6))
-    assert max(each.max_wait_ms for each in site.kafka.requests) < SILENCE_TIMEOUT_S * 1_000
+    assert max(request.max_wait_ms for request in site.kafka.requests) < SILENCE_TIMEOUT_S * 1_000
 
 
 def test_batches_that_never_come_are_an_error_that_says_what_to_do(site: Site) -> None:

@@ -13,7 +13,7 @@ from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.copiers import BALANCE_EVERY_S
 from ureplicator_worker.core.partition_phases import PartitionPhase
 from ureplicator_worker.core.slots import STEADY_S, surplus
-from ureplicator_worker.lifeline.messages import CopierId, CopierReport
+from ureplicator_worker.lifeline.messages import CopierId, CopierReport, Released, Remove
 
 LONG_S = 40 * BALANCE_EVERY_S
 
@@ -48,7 +48,7 @@ def go_on(run: Run, for_s: float) -> Run:
     while run.state.now_s < until_s:
         run.wait(1)
         for slot in run.state.slots:
-            run.do(events.CopierReported(slot.copier, CopierReport({})))
+            run.do(events.FromCopier(slot.copier, CopierReport({})))
         obey(run)
     return run
 
@@ -61,7 +61,7 @@ def obey(run: Run) -> None:
             held = run.state.held[partition]
             copier = run.state.slots[held.slot].copier
             if held.phase is PartitionPhase.STOPPING:
-                run.do(events.CopierReleased(copier, (partition,)))
+                run.do(events.FromCopier(copier, Released((partition,))))
             elif held.sent:
                 run.report(partition.number, PartitionState.ONLINE)
             else:
@@ -74,15 +74,15 @@ def awaits_its_copier(run: Run, phase: PartitionPhase) -> bool:
 
 def removals(run: Run) -> list[int]:
     """Numbers of partitions that removals named, since the last time."""
-    taken = run.take()
-    return [len(o.partitions) for o in taken if isinstance(o, instructions.RemovePartitions)]
+    orders = (one.order for one in run.take() if isinstance(one, instructions.ToCopier))
+    return [len(order.partitions) for order in orders if isinstance(order, Remove)]
 
 
 def all_in_slot_1(partitions: int) -> Run:
     """The copier of slot 0 had no core for long, and has one again."""
     run = Run(slots=2).online(*range(partitions))
     run.do(events.CopierEnded(CopierId(0, 1), "executor lost")).wait(30).wait(1)
-    run.do(events.SlotFenced(0, ROUTE))
+    run.do(events.Fenced(ROUTE, 0))
     obey(run)
     assert counts(run) == {1: partitions}
     run.take()
@@ -102,7 +102,7 @@ def test_many_partitions_come_back_a_few_at_a_time() -> None:
     removed_s: list[float] = []
     while counts(run) != {0: 20, 1: 20}:
         moved = removals(go_on(run, 1))
-        assert all(each <= 4 for each in moved)
+        assert all(count <= 4 for count in moved)
         removed_s += [run.state.now_s] * len(moved)
     assert len(removed_s) == 5
     gaps = [after - before for before, after in pairwise(removed_s)]
@@ -117,7 +117,7 @@ def test_the_moved_partition_is_published_as_held_all_the_time() -> None:
     (moved,) = [n for n, phase in run.phases().items() if phase is PartitionPhase.STOPPING]
     expected = (PartitionState.OFFLINE, "stopping: it moves to a slot with fewer partitions")
     assert run.seen()[moved] == expected
-    run.do(events.CopierReleased(CopierId(1, 1), (part(moved),)))
+    run.do(events.FromCopier(CopierId(1, 1), Released((part(moved),))))
     published = [one for one in run.take() if isinstance(one, instructions.Publish)]
     assert all(part(moved) in one.current.entries for one in published)
     assert run.state.held[part(moved)].slot == 0

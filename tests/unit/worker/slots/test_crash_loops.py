@@ -8,7 +8,7 @@ from ureplicator_common.model import PartitionState
 from ureplicator_testkit.control.worker_run import ROUTE, Run, part
 from ureplicator_worker.core import events, instructions
 from ureplicator_worker.core.slots import CRASH_DELAYS_S, SlotPhase
-from ureplicator_worker.lifeline.messages import CopierId
+from ureplicator_worker.lifeline.messages import CopierId, StopRequest
 
 CAPACITY_TIMEOUT_S = 30.0
 CRASH_AFTER_S = 1.0
@@ -62,13 +62,13 @@ def test_partitions_of_a_slot_whose_copiers_crash_move_to_slots_that_run() -> No
     crash(run, CAPACITY_TIMEOUT_S - 1, 0)
     assert run.state.held[part(0)].slot == 0
     crash(run, 2, 0)
-    assert instructions.FenceSlot(0, ROUTE) in run.decisions()
-    run.do(events.SlotFenced(0, ROUTE))
+    assert instructions.Fence(ROUTE, 0) in run.decisions()
+    run.do(events.Fenced(ROUTE, 0))
     assert run.state.held[part(0)].slot == 1
 
 
 def test_new_partitions_avoid_slots_whose_copiers_crash() -> None:
-    run = Run(slots=2).do(events.RouteFenced(ROUTE))
+    run = Run(slots=2).do(events.Fenced(ROUTE))
     run.do(events.CopierEnded(run.state.slots[0].copier, "killed"))
     crash(run, 20, 0)
     run.assign(0, 1)
@@ -100,6 +100,6 @@ def test_a_copier_that_is_ended_on_purpose_before_it_connects_is_no_crash() -> N
     run = lose_one()
     for _ in range(5):
         copier = run.state.slots[0].copier
-        run.do(events.CopierStopRequested(copier, "its executor is decommissioned"))
+        run.do(events.FromCopier(copier, StopRequest("its executor is decommissioned")))
         run.do(events.CopierEnded(copier, "killed")).wait(16)
         assert run.state.slots[0].crashes == 0

@@ -5,12 +5,16 @@ from __future__ import annotations
 import gc
 import logging
 import socket
+import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_testkit.spark.engines import idle_engine
@@ -119,7 +123,9 @@ def test_output_of_an_audits_jvm_is_logged(
     session = AuditorSession(name="a", properties={}, on_failed=lambda _: None)
     with pytest.raises(PermanentError, match="BrokenPipeError"):
         session.start()
-    assert ("INFO", f"jvm: {BROKEN}") in [(each.levelname, each.message) for each in caplog.records]
+    assert ("INFO", f"jvm: {BROKEN}") in [
+        (record.levelname, record.message) for record in caplog.records
+    ]
     assert "incubator" not in caplog.text
     assert BROKEN not in capfd.readouterr().err
 
@@ -191,3 +197,41 @@ def test_a_host_name_that_no_resolver_takes_is_named_to_spark(
     monkeypatch.setattr("socket.gethostname", lambda: "h" * 64)
     jvm.name_host(environ, "127.0.0.1")
     assert environ == {"SPARK_LOCAL_HOSTNAME": "127.0.0.1"}
+
+
+class HangingJvm:
+    """A JVM that hangs with its context until it is killed; then the context fails."""
+
+    stdin = None
+
+    def __init__(self) -> None:
+        self.killed = threading.Event()
+
+    def poll(self) -> int | None:
+        return -9 if self.killed.is_set() else None
+
+    def kill(self) -> None:
+        self.killed.set()
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        if not self.killed.is_set():
+            assert timeout_s is not None
+            raise subprocess.TimeoutExpired("java", timeout_s)
+        return -9
+
+    def stop(self) -> None:
+        """As `SparkContext.stop`."""
+        assert self.killed.wait(60)
+        raise RuntimeWarning("Unable to cleanly shutdown Spark JVM process")
+
+
+def test_after_a_jvm_that_hung_another_driver_may_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """pyspark keeps a context in its class, unless its end succeeds."""
+    hanging: Any = HangingJvm()
+    monkeypatch.setattr(jvm, "STOP_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", hanging)
+    driver = jvm.Driver(hanging, gateway=SimpleNamespace(proc=hanging))
+    driver.stop()
+    assert SparkContext._active_spark_context is None

@@ -11,30 +11,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
-from ureplicator_common.model import Partition, RouteSettings
+from ureplicator_common.model import Partition, PartitionState, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.handler_counters import HandlerCounters
-from ureplicator_worker.copier.lane import (
-    GapFound,
-    LaneEvent,
-    LaneStatus,
-    PartitionFailed,
-    ProducerNeeded,
-    Progress,
-)
+from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.copier.lanes.raw_transactions import RawTransactions
 from ureplicator_worker.copier.lanes.relief import relieve
 from ureplicator_worker.copier.lanes.topics import Topics
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.loop.mailbox import Mailbox
+from ureplicator_worker.copier.messages import GapFound, LaneEvent
 from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.net.connections import Connections
 from ureplicator_worker.copier.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.byte_limits import RouteLimits, unlimited
-from ureplicator_worker.copier.raw.lane_transaction import unsettled
+from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, unsettled
 from ureplicator_worker.copier.raw.partition import FetchSide, SendSide
 from ureplicator_worker.copier.raw.producer_id_pool import Producers
 from ureplicator_worker.copier.raw.source import Source
@@ -48,7 +43,7 @@ from ureplicator_worker.copier.record.partition import (
 )
 from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.lifeline.measures import Segment
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_worker.lifeline.messages import Failed, Grant, PartitionReport
 
 CHECK_EVERY_S = 0.5
 """Silent connections and stalled partitions are not worth a scan at every turn."""
@@ -74,31 +69,32 @@ class RawLane:
         self.handled = HandlerCounters()
         self._partitions: dict[Partition, LanePartition] = {}
         self._events: deque[LaneEvent] = deque()
-        self._producers = Producers(lambda: self._events.append(ProducerNeeded()))
+        self._producers = Producers(self._events.append)
+        transaction = LaneTransaction(transactional_id)
         self._target = Target(
             target,
             pool=pool,
             producers=self._producers,
             latency=self.latency,
-            failed=lambda send, reason, temporary: self._stop(
-                self._partitions[send.partition], reason, temporary, discard=True
-            ),
+            failed=partial(self._stop, discard=True),
             lost=self._target_lost,
-            skipped=self._events.append,
-            transaction_failed=lambda reason: self.transactions.fail(reason),
+            transaction=transaction,
+            post=self._events.append,
             wall_s=wall_s,
         )
         self._source = Source(
             source,
             pool=pool,
             limits=limits or unlimited(),
-            failed=lambda fetch, reason: self._stop(self._partitions[fetch.partition], reason),
-            gap=self._events.append,
-            filled=self._filled,
-            target_node=lambda fetch: self._target.leader(self._partitions[fetch.partition].send),
+            failed=self._stop,
+            filled=lambda fetch: filled(
+                self._partitions[fetch.partition], self._target, self._handlers
+            ),
+            target_node=partial(target_node, self._partitions, self._target),
+            post=self._events.append,
         )
         self.transactions = RawTransactions(
-            transactional_id,
+            transaction,
             partitions=self._partitions,
             source=self._source,
             target=self._target,
@@ -108,57 +104,60 @@ class RawLane:
         self._metadata = (source, target)
         self._connections = self._source.connections, self._target.connections
         self._mail = tuple(zip((source_events, target_events), self._connections, strict=True))
+        self._topics = Topics(
+            self._partitions, source=self._source, target=self._target, stop=self._stop
+        )
         self._handlers = Handlers(
             target=self._target,
             pool=pool,
-            failed=lambda raw, reason, local: self._stop(raw, reason, local=local),
-            topics_changed=lambda: self._topics.change(),
+            failed=self._stop,
+            topics_changed=self._topics.change,
             start=start_handler,
             counters=self.handled,
-        )
-        self._topics = Topics(
-            self._partitions,
-            source=self._source,
-            target=self._target,
-            more_targets=lambda: self._handlers.topics,
-            stop=self._stop,
         )
         self._now_s = self._check_at_s = 0.0
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None:
         raw = self._partitions[partition] = begin(partition, grant, beginning)
         self._topics.change()
-        self._target.need_producer(raw.send)
+        if raw.send.fenced:
+            self._target.producer_kept_s = beginning.producer_kept_s
+            self._target.confirmations.mark(raw.send)
+        else:
+            self._target.need_producer(raw.send)
         if isinstance(raw, RecordPartition):
             self._handlers.add(raw)
         self._source.add(raw.fetch)
-
-    def _filled(self, fetch: FetchSide) -> None:
-        raw = self._partitions[fetch.partition]
-        if isinstance(raw, RecordPartition):
-            self._handlers.activate(raw)
-        else:
-            self._target.activate(raw.send)
 
     def suspend(self, partition: Partition) -> None:
         raw = self._partitions[partition]
         self._source.suspend(raw.fetch, suspended=True)
         for send in raw.sends:
-            self._target.suspend(send, suspended=True)
+            send.suspended = True
 
     def resume(self, partition: Partition) -> None:
         raw = self._partitions[partition]
         self._source.suspend(raw.fetch, suspended=False)
         for send in raw.sends:
-            self._target.suspend(send, suspended=False)
+            send.suspended = False
 
     def change_settings(self, partition: Partition, settings: RouteSettings) -> None:
         change_settings(self._partitions[partition], settings)
 
+    def confirmed(self, partition: Partition) -> None:
+        raw = self._partitions[partition]
+        raw.send.confirming = False
+        self._target.activate(raw.send)
+
     def seek(self, partition: Partition, offset: int) -> bool:
         raw = self._partitions[partition]
-        if self.transactions.used and raw.fetch.may_rewind:
+        if raw.send.transactional and raw.fetch.may_rewind:
             return False
+        if raw.send.fenced:
+            if not raw.window.empty:
+                self._stop(raw, "begins again before a gap", temporary=True)
+                return False
+            self._target.confirmations.need(raw.send)
         for send in raw.sends:
             send.window.missing = 0
         self._source.seek(raw.fetch, offset)
@@ -190,6 +189,8 @@ class RawLane:
                 window.empty,
                 target_end=own.target_end + own.missing,
                 markers=self.transactions.markers(raw.send),
+                sequence=own.acknowledged_sequence,
+                closed=is_closed(raw),
             )
         return progress
 
@@ -204,12 +205,13 @@ class RawLane:
         while self._events:
             yield self._events.popleft()
 
-    def status(self, partition: Partition) -> LaneStatus:
+    def status(self, partition: Partition) -> PartitionReport:
         raw = self._partitions[partition]
         error = error_of(raw, self._source.connections, self._target.connections, now_s=self._now_s)
-        return LaneStatus(
-            error=error,
-            fetching=raw.fetch.fetching,
+        state, reason = (PartitionState.ERROR, error) if error else begun_state(raw.fetch)
+        return PartitionReport(
+            state,
+            reason,
             position=raw.window.position,
             records=sum(send.copied.records for send in raw.sends),
             bytes=sum(send.copied.bytes for send in raw.sends),
@@ -231,7 +233,8 @@ class RawLane:
     def work(self, now_s: float) -> None:
         """Batches that are there are sent before others are requested."""
         self._now_s = now_s
-        self._topics.cover()
+        if self._topics.changed:
+            self._topics.cover(self._handlers.topics)
         for mailbox, connections in self._mail:
             for event in mailbox.take():
                 if connections.on_metadata(event, now_s):
@@ -249,7 +252,7 @@ class RawLane:
 
     def _stop(
         self,
-        raw: LanePartition,
+        part: LanePartition | FetchSide | SendSide,
         reason: str,
         temporary: bool = False,
         discard: bool = False,
@@ -257,12 +260,13 @@ class RawLane:
     ) -> None:
         """Fetch no more, and have the holder give the partition up; discard what is not acknowledged,
         or send it. A partition that is finished already just has less to send."""
-        if discard and self.transactions.used and any(unsettled(send.window) for send in raw.sends):
+        raw = self._partitions[part.partition] if isinstance(part, (FetchSide, SendSide)) else part
+        if discard and raw.send.transactional and any(unsettled(send.window) for send in raw.sends):
             self.transactions.fail(f"{raw.partition} was given up: {reason}")
         if not raw.fetch.finished:
             self._source.finish(raw.fetch)
             raw.finish()
-            self._events.append(PartitionFailed(raw.partition, reason, temporary, local))
+            self._events.append(Failed(raw.partition, reason, temporary, local))
         if discard:
             raw.window.discard()
 
@@ -272,8 +276,9 @@ class RawLane:
         In a transaction what was acknowledged is not committed yet: the next start finds the loss.
         """
         raw = self._partitions[send.partition]
-        if self.transactions.used:
-            self.transactions.fail(f"{raw.partition}: {reason}")
+        if send.transactional or send.fenced:
+            if send.transactional:
+                self.transactions.fail(f"{raw.partition}: {reason}")
             self._stop(raw, reason, temporary=True, discard=True)
             return
         self._source.hold(raw.fetch)
@@ -291,6 +296,34 @@ class RawLane:
             metadata.close()
         for raw in self._partitions.values():
             raw.window.discard()
+
+
+def filled(raw: LanePartition, target: Target, handlers: Handlers) -> None:
+    """Something was fetched of the partition."""
+    if isinstance(raw, RecordPartition):
+        handlers.activate(raw)
+    else:
+        target.activate(raw.send)
+
+
+def target_node(
+    partitions: Mapping[Partition, LanePartition], target: Target, fetch: FetchSide
+) -> int:
+    """Broker of the target that the partition's batches are sent to."""
+    return target.leader(partitions[fetch.partition].send)
+
+
+def is_closed(raw: LanePartition) -> bool:
+    """Nothing is sent any more, and all that was sent is acknowledged."""
+    window = raw.send.window
+    return raw.fetch.finished and raw.window.empty and not window.uncertain
+
+
+def begun_state(fetch: FetchSide) -> tuple[PartitionState, str]:
+    """State of a partition without an error, with the reason."""
+    if fetch.fetching:
+        return PartitionState.ONLINE, ""
+    return PartitionState.OFFLINE, "starting: waiting for the first response"
 
 
 def error_of(raw: LanePartition, source: Connections, target: Connections, *, now_s: float) -> str:

@@ -1,14 +1,14 @@
-"""Transactions of the raw lane: see `copier.lane.Transactions`."""
+"""Transactions of the lane, for what handlers and queries put out: see `copier.lane.Transactions`."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.lane import LaneEvent, PartitionsJoining, TransactionFailed
 from ureplicator_worker.copier.latency import Latencies
+from ureplicator_worker.copier.messages import Join, Joined, LaneEvent, TransactionFailed
 from ureplicator_worker.copier.net.connections import available
 from ureplicator_worker.copier.raw.counting import count_committed
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, unsettled
@@ -30,7 +30,7 @@ class RawTransactions:
 
     def __init__(
         self,
-        transactional_id: str,
+        transaction: LaneTransaction,
         *,
         partitions: Mapping[Partition, LanePartition],
         source: Source,
@@ -38,7 +38,7 @@ class RawTransactions:
         events: deque[LaneEvent],
         latency: Latencies,
     ) -> None:
-        self._transaction = LaneTransaction(transactional_id)
+        self._transaction = transaction
         """One transaction for ever: it knows the sequences that its last producer has used."""
         self._partitions = partitions
         self._source = source
@@ -46,30 +46,17 @@ class RawTransactions:
         self._events = events
         self._latency = latency
 
-    def deliver(self, *, transactional: bool) -> None:
-        assert not self._partitions
-        if transactional is (self._target.transaction is None):
-            self._transaction.end()
-            self._target.transaction = self._transaction if transactional else None
-
     def begin(self, producer: Producer) -> None:
-        self._open.begin(producer)
+        self._transaction.begin(producer)
 
-    def joined(
-        self,
-        transaction: int,
-        targets: frozenset[TopicPartition],
-        refused: Mapping[TopicPartition, str],
-        now_s: float,
-        *,
-        gone: Mapping[TopicPartition, range],
-    ) -> None:
-        self._open.joined(transaction, targets, refused)
-        if gone and transaction == self._open.number:
-            self._lose(gone)
-        for send in self._target.active if refused else ():
-            if send.topic_partition in refused:
-                send.error = f"takes no part in transactions: {refused[send.topic_partition]}"
+    def joined(self, joined: Joined, now_s: float) -> None:
+        self._transaction.joined(joined.transaction, joined.targets, joined.refused)
+        if joined.gone and joined.transaction == self._transaction.number:
+            self._lose(joined.gone)
+        for send in self._active if joined.refused else ():
+            reason = joined.refused.get(send.topic_partition)
+            if reason is not None:
+                send.error = f"takes no part in transactions: {reason}"
                 send.retry_at_s = now_s + REFUSED_S
 
     def _lose(self, gone: Mapping[TopicPartition, range]) -> None:
@@ -78,21 +65,21 @@ class RawTransactions:
         for send in sends:
             lost = gone.get(send.topic_partition, range(0))
             end = acknowledged_end(send.window)
-            if lost and end is not None and sum(end) > lost.start:
+            if send.transactional and lost and end is not None and sum(end) > lost.start:
                 self._target.went_back(send, lost)
 
     def seal(self) -> None:
-        self._open.sealed = True
+        self._transaction.sealed = True
 
     def unseal(self) -> None:
-        self._open.sealed = False
+        self._transaction.sealed = False
 
     @property
     def settled(self) -> bool:
-        return not any(unsettled(send.window) for send in self._target.active)
+        return not any(unsettled(send.window) for send in self._active)
 
     def has_backlog(self, now_s: float) -> bool:
-        return any(send.has_backlog(now_s) for send in self._target.active)
+        return any(send.has_backlog(now_s) for send in self._active)
 
     def set_aside(self, now_s: float) -> str:
         """Discard what does not settle: it is void already, so no late response counts.
@@ -100,14 +87,14 @@ class RawTransactions:
         Not at fault is what waits for the markers of the transaction before, or moves over a slow line.
         """
         reasons: list[str] = []
-        for send in list(self._target.active):
+        for send in list(self._active):
             if (
                 unsettled(send.window)
                 and not send.waits_for_markers
                 and not self._moves(send, now_s)
             ):
                 node_id = self._target.leader(send)
-                self._open.set_aside(send.topic_partition, node_id=node_id, now_s=now_s)
+                self._transaction.set_aside(send.topic_partition, node_id=node_id, now_s=now_s)
                 send.error = set_aside_reason(send.error)
                 send.window.discard()
                 reasons.append(f"{send.partition}: {send.error}")
@@ -121,11 +108,11 @@ class RawTransactions:
         return not send.error and connection is not None and connection.silence_s(now_s) < MOVING_S
 
     def committed(self) -> None:
-        self._open.committed()
-        count_committed(self._open, self._latency)
+        self._transaction.committed()
+        count_committed(self._transaction, self._latency)
 
     def end(self) -> None:
-        self._open.end()
+        self._transaction.end()
 
     def rewind(
         self, partition: Partition, offset: int, leader_epoch: int, *, committed: bool
@@ -140,31 +127,24 @@ class RawTransactions:
         raw.window.pass_over(offset, leader_epoch)
         self._source.restart(raw.fetch, offset, leader_epoch)
 
-    @property
-    def used(self) -> bool:
-        """Data is sent in transactions."""
-        return self._target.transaction is not None
-
     def markers(self, send: SendSide) -> int:
         """Markers that follow its last batch once the open transaction is committed."""
-        transaction = self._target.transaction
-        return 1 if transaction is not None and transaction.holds(send) else send.window.markers
+        return 1 if self._transaction.holds(send) else send.window.markers
 
     def fail(self, reason: str) -> None:
         self._events.append(TransactionFailed(reason))
 
     def request_joining(self) -> None:
         """Announce, once a turn, partitions that have something to send for the first time."""
-        transaction = self._target.transaction
-        joining = transaction.take_joining() if transaction is not None else None
-        if transaction is not None and joining:
+        joining = self._transaction.take_joining()
+        if joining:
             ends = {target: end for target, end in joining.items() if end is not None}
-            self._events.append(PartitionsJoining(transaction.number, frozenset(joining), ends))
+            self._events.append(Join(self._transaction.number, frozenset(joining), ends))
 
     @property
-    def _open(self) -> LaneTransaction:
-        assert self._target.transaction is not None
-        return self._target.transaction
+    def _active(self) -> Iterator[SendSide]:
+        """Sides that may have something to send in the transaction."""
+        return (send for send in self._target.active if send.transactional)
 
 
 def set_aside_reason(error: str) -> str:

@@ -14,12 +14,9 @@ from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.record.partition import LanePartition
 
-Stop = Callable[[LanePartition, str, bool, bool], None]
-
 
 class Topics:
-    """`stop(partition, reason, temporary, discard)`. `more_targets`: topics of the target that handlers
-    name."""
+    """`stop(partition, reason, temporary, discard)`. `changed`: other topics are in use since `cover`."""
 
     def __init__(
         self,
@@ -27,29 +24,25 @@ class Topics:
         *,
         source: Source,
         target: Target,
-        more_targets: Callable[[], Iterable[str]],
-        stop: Stop,
+        stop: Callable[[LanePartition, str, bool, bool], None],
     ) -> None:
         self._partitions = partitions
         self._source = source
         self._target = target
-        self._more_targets = more_targets
         self._stop = stop
-        self._changed = False
+        self.changed = False
 
     def change(self) -> None:
-        """Note that other topics are in use now."""
-        self._changed = True
+        self.changed = True
 
-    def cover(self) -> None:
-        """Name the topics that are in use, once a turn: a thousand partitions may begin in one."""
-        if not self._changed:
-            return
-        self._changed = False
+    def cover(self, more_targets: Iterable[str]) -> None:
+        """Name the topics that are in use, once a turn: a thousand partitions may begin in one.
+        `more_targets`: topics of the target that handlers name."""
+        self.changed = False
         partitions = self._partitions.values()
         self._source.connections.cover(frozenset(raw.partition.topic for raw in partitions))
         targets = frozenset(topic for raw in partitions for topic in raw.topic_ids)
-        self._target.connections.cover(targets | frozenset(self._more_targets()))
+        self._target.connections.cover(targets | frozenset(more_targets))
 
     def check(self) -> None:
         """Stop what belongs to a topic that was deleted or recreated."""

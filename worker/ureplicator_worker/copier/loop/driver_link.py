@@ -2,16 +2,13 @@
 
 The driver keeps the last report of each partition, so only changes are sent (`reports`). A link has no
 successor: the next copier of the slot begins with a report of everything.
-
-Requests for proofs of all routes share the lifeline. They are numbered together here, and the response
-goes back to the route under the route's own number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ureplicator_common.model import Limited, Partition, Route
+from ureplicator_common.model import Limited, Partition
 from ureplicator_worker.copier.latency import LatencyHistogram
 from ureplicator_worker.copier.reporting import ReportDelta, SegmentDelta
 from ureplicator_worker.lifeline.client import LifelineClient, LifelineClosed
@@ -23,8 +20,6 @@ from ureplicator_worker.lifeline.messages import (
     LimitUse,
     Message,
     PartitionReport,
-    ProofRequest,
-    ProofResponse,
     Released,
 )
 
@@ -38,8 +33,6 @@ class DriverLink:
         self.segments = SegmentDelta()
         self._lifeline = lifeline
         self._received = received
-        self._proofs: dict[int, tuple[Route, int]] = {}
-        self._number = 0
 
     @property
     def open(self) -> tuple[LifelineClient, ...]:
@@ -88,22 +81,6 @@ class DriverLink:
     def _forget(self, partitions: tuple[Partition, ...]) -> None:
         self.reports.forget(partitions)
         self.segments.forget(partitions)
-
-    def send_for(self, route: Route, message: Message) -> None:
-        if isinstance(message, ProofRequest):
-            self._number += 1
-            self._proofs[self._number] = (route, message.request_id)
-            message = ProofRequest(self._number, message.partitions)
-        self.send(message)
-
-    def route_of(self, response: ProofResponse) -> tuple[Route, ProofResponse] | None:
-        """The route that a response is for, and the response under the route's number."""
-        route, request = self._proofs.pop(response.request_id, (None, 0))
-        return (
-            None
-            if route is None
-            else (route, ProofResponse(request, response.granted, response.refused))
-        )
 
     def on_readable(self, socket: LifelineClient, now_s: float) -> None:
         try:

@@ -85,12 +85,14 @@ class BrokerConnection:
         newest: Mapping[int, int],
         urgent: bool = False,
         login: Login | None = None,
+        serial: int = 0,
     ) -> None:
         """`newest`: the highest version that the broker supports, by API key; `login`: the one that the
-        connection was opened with."""
+        connection was opened with; `serial`: number of connections of its owner, up to this one."""
         connection.setblocking(False)
         self.urgent = urgent
         self.newest = newest
+        self.serial = serial
         self._connection = connection
         self._encrypted = isinstance(connection, ssl.SSLSocket)
         self._pool = pool

@@ -91,6 +91,8 @@ class Connections:
         self.health = BrokerHealth()
         self.lost: Counter[int] = Counter()
         """Connections to each broker that were lost: behind one, it may have restarted."""
+        self.opened = 0
+        """Connections that were opened."""
         self.cluster_error = ""
         """Error of the last attempt to read the metadata; "" if it succeeded."""
 
@@ -189,12 +191,14 @@ class Connections:
 
     def _on_connected(self, event: Connected) -> None:
         via = take_first(self._connecting, event.node_id)
+        self.opened += 1
         self._open[via] = BrokerConnection(
             event.connection,
             pool=self._pool,
             newest=event.newest,
             urgent=via.traffic is Traffic.LIVE,
             login=event.login,
+            serial=self.opened,
         )
 
     def on_readable(self, connection: BrokerConnection, now_s: float) -> None:

@@ -15,8 +15,8 @@ from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
 from ureplicator_common.kafka.client import LATEST, READ_UNCOMMITTED, ClusterClient
 from ureplicator_common.kafka.list_offsets import offsets_at
 from ureplicator_common.kafka.positions import COMMAND_S, PositionStore, TargetPartition
+from ureplicator_worker.copier.messages import Join, Joined
 from ureplicator_worker.copier.ownership.missing_markers import MissingMarkers
-from ureplicator_worker.copier.ownership.protocol import Join, Joined
 from ureplicator_worker.copier.position_values import AcknowledgedEnd
 from ureplicator_worker.copier.start_position import marker_missing
 

@@ -171,13 +171,17 @@ class FormerChunks:
 
 
 def begun(partition: Partition, beginning: StartPosition) -> Written:
-    """The map goes on if the position where copying begins was committed with it."""
-    goes_on = beginning.mapped != NOT_MAPPED and beginning.position == beginning.committed
+    """The map goes on if the position where copying begins was committed with it, or the one behind which
+    records were counted."""
+    place = (beginning.position, beginning.target_end)
+    if beginning.counted is not None:
+        place = beginning.counted[:2]
+    goes_on = beginning.mapped != NOT_MAPPED and place[0] == beginning.committed
     return Written(
         partition,
         beginning.source_topic_id,
         beginning.target_topic_id,
-        begin=(beginning.position, beginning.target_end) if goes_on else NO_PLACE,
+        begin=place if goes_on else NO_PLACE,
         mapped=beginning.mapped if goes_on else NOT_MAPPED,
         former=beginning.map_chunks,
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ureplicator_common.kafka import Position
+from ureplicator_common.kafka import PartitionUnavailable, Position
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.ownership.protocol import Begun
+from ureplicator_worker.copier.messages import Begun
 from ureplicator_worker.copier.position_values import Commitment, MapMark
+from ureplicator_worker.lifeline.messages import Grant
 
 Records = Mapping[Partition, tuple[TargetPartition, Position]]
 
@@ -19,18 +20,35 @@ def target_key(begun: Begun) -> TargetPartition:
 
 
 def is_first(begun: Begun) -> bool:
-    """The position where copying begins is not the stored one."""
-    return begun.beginning.committed != begun.beginning.position
+    """The position where copying begins is not the stored one, or its producer is not."""
+    beginning = begun.beginning
+    return beginning.committed != beginning.position or beginning.appends is not None
 
 
 def first_commitment(begun: Begun) -> Commitment:
     start = begun.beginning
-    return Commitment(start.position, start.leader_epoch, begun.grant, start, start.target_end)
+    return Commitment(
+        start.position,
+        start.leader_epoch,
+        begun.grant,
+        start,
+        start.target_end,
+        appends=start.appends,
+    )
 
 
-def bound_to(positions: Mapping[Partition, Commitment], *, data: bool) -> set[Partition]:
-    """Those whose data (`data`: all have some), or rows of the map, are in the transaction."""
-    return {part for part, item in positions.items() if data or item.grant.settings.offset_map}
+def is_transactional(partition: Partition, grant: Grant) -> bool:
+    """Its data is in the transaction of its position."""
+    return grant.settings.is_transactional(partition.topic)
+
+
+def bound_to(positions: Mapping[Partition, Commitment]) -> set[Partition]:
+    """Those whose data, or rows of the map, are in the transaction."""
+    return {
+        part
+        for part, item in positions.items()
+        if item.grant.settings.offset_map or is_transactional(part, item.grant)
+    }
 
 
 def position_records(
@@ -55,3 +73,12 @@ def refusal(target_topic: str, code: str) -> str:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
         return f"target topic {target_topic} was deleted, or lacks this partition"
     return f"position refused: {code}"
+
+
+def not_shown(
+    granted: Mapping[Partition, Grant], errors: Mapping[TargetPartition, PartitionUnavailable]
+) -> dict[Partition, PartitionUnavailable]:
+    """Partitions whose positions the target does not show. They end, also if they are held: another owner may
+    have moved the position."""
+    keys = {part: (grant.target_topic, part.number) for part, grant in granted.items()}
+    return {part: errors[key] for part, key in keys.items() if key in errors}

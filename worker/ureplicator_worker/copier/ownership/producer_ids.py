@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.transactions.producers import init_producer
-from ureplicator_worker.copier.ownership.protocol import ClusterError, ProducerReady
+from ureplicator_worker.copier.messages import ClusterError, ProducerReady
 from ureplicator_worker.copier.start_position import cluster_errors_named
 
 RETRY_S = 0.5

@@ -20,26 +20,17 @@ stored one (an outcome may be unknown). Any other stored position was committed 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from ureplicator_common.errors import InvalidTransition
 from ureplicator_common.model import OwnerEpoch, Partition
-from ureplicator_worker.lifeline.messages import Grant, ProofResponse
+from ureplicator_worker.lifeline.messages import ProofRequest, ProofResponse
 
 
 class OrderState(StrEnum):
     UNINITIALISED = "UNINITIALISED"
     INITIALISED = "INITIALISED"
     PROVEN = "PROVEN"
-
-
-@dataclass(frozen=True, slots=True)
-class DriverProof:
-    """The driver's response, without what was forgotten since the request, or added again."""
-
-    granted: Mapping[Partition, Grant]
-    refused: Mapping[Partition, str]
 
 
 class ProofOrder:
@@ -95,8 +86,8 @@ class ProofOrder:
         self.state = OrderState.INITIALISED
         self._left_open = False
 
-    def request(self) -> tuple[int, dict[Partition, OwnerEpoch]]:
-        """Number and partitions of the next request for a proof."""
+    def request(self) -> ProofRequest:
+        """The next request for a proof."""
         if self.state is OrderState.UNINITIALISED or self._outstanding:
             raise InvalidTransition(f"proof requested while {self.state}")
         self._number += 1
@@ -104,18 +95,19 @@ class ProofOrder:
         self._requested = dict(self.waiting)
         if self.state is not OrderState.PROVEN:
             self._requested |= self.held
-        return self._number, self._requested
+        return ProofRequest(self._number, self._requested)
 
-    def response(self, response: ProofResponse) -> DriverProof | None:
-        """None for the response to another request."""
-        if response.request_id != self._number:
+    def response(self, response: ProofResponse) -> ProofResponse | None:
+        """The response without what was forgotten since the request, or added again; None if none is awaited
+        to this request."""
+        if not self._outstanding or response.request_id != self._number:
             return None
         self._outstanding = False
-        refused = {part: why for part, why in response.refused.items() if self._is_requested(part)}
         granted = {
-            part: grant for part, grant in response.granted.items() if self._is_requested(part)
+            part: item for part, item in response.granted.items() if self._is_requested(part)
         }
-        return DriverProof(granted, refused)
+        refused = {part: why for part, why in response.refused.items() if self._is_requested(part)}
+        return ProofResponse(response.request_id, granted, refused)
 
     def _is_requested(self, partition: Partition) -> bool:
         """True for what was not forgotten since, nor added again under another owner epoch."""

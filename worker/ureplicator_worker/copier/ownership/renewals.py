@@ -13,8 +13,8 @@ from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.positions import TargetPartition
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.at_least_once import RENEW_S
+from ureplicator_worker.copier.messages import FindStarts
 from ureplicator_worker.copier.ownership.position_records import Records
-from ureplicator_worker.copier.ownership.protocol import FindStarts
 
 
 class Renewals:

@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.client import ClusterClient
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.behind import CountBehind
+from ureplicator_worker.copier.messages import (
     Command,
     FindStarts,
-    GapLocated,
     Locate,
+    Located,
     OwnershipCrashed,
     SourceFailed,
     StartsFound,
@@ -39,8 +40,10 @@ class SourceSide:
         source: ClusterClient,
         put: Callable[[Command], None],
         post: Callable[[OwnershipCrashed], None],
+        count: CountBehind,
     ) -> None:
         self._source = source
+        self._count = count
         self._put = put
         self._post = post
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -85,7 +88,11 @@ class SourceSide:
     def _find(self, job: FindStarts) -> None:
         try:
             for found in find_starts(
-                job.grants, job.stored, source=self._source, target=job.target
+                job.grants,
+                job.stored,
+                source=self._source,
+                target=job.target,
+                count=self._count,
             ):
                 self._put(StartsFound(job, found))
         except ClusterUnavailable as error:
@@ -94,6 +101,6 @@ class SourceSide:
     def _locate(self, job: Locate) -> None:
         try:
             time_ms = policy_time(job.grant.settings.on_gap)
-            self._put(GapLocated(job, source_offset(job.partition, self._source, time_ms)))
+            self._put(Located(job, source_offset(job.partition, self._source, time_ms)))
         except ClusterUnavailable as error:
-            self._put(GapLocated(job, error))
+            self._put(SourceFailed(job, error))

@@ -1,12 +1,12 @@
 """The right to copy: one thread per route goes through the order of `kafka.positions`, and commits.
 
-    Start ---> (1) initialise own id ---> (2) request ==driver==> proof ---> (3) fence ---> (4) read
+    Add -----> (1) initialise own id ---> (2) request ==driver==> proof ---> (3) fence ---> (4) read
                      ^                                                                       | Begun
                      |  fenced, refused, or a response missing                               v
                      +----------------------------------------------------- Commit <--- (5) copying
 
 Everything here blocks; the data loop does not. The loop puts commands into the queue of this thread, and
-the thread posts events into the loop's mailbox (`protocol`). Commits go one at a time. Which
+the thread posts events into the loop's mailbox (`copier.messages`). Commits go one at a time. Which
 step comes next is decided by `proof_order`. This thread speaks to the target only: what a start needs from
 the source is found by another (`source_side`), so commits never wait for the source.
 
@@ -28,7 +28,7 @@ from functools import partial
 from typing import assert_never
 
 from ureplicator_common.clock import Clock, SystemClock
-from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
+from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log import MapLog
@@ -40,19 +40,8 @@ from ureplicator_common.kafka.transactions.position_rows import (
     unreadable,
 )
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.ownership.joining import join
-from ureplicator_worker.copier.ownership.map_commits import MapCommits
-from ureplicator_worker.copier.ownership.missing_markers import MissingMarkers
-from ureplicator_worker.copier.ownership.position_records import (
-    Records,
-    bound_to,
-    first_commitment,
-    is_first,
-    position_records,
-)
-from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
-from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
-from ureplicator_worker.copier.ownership.protocol import (
+from ureplicator_worker.copier.behind import CountBehind
+from ureplicator_worker.copier.messages import (
     SOURCE,
     TARGET,
     Abort,
@@ -66,7 +55,6 @@ from ureplicator_worker.copier.ownership.protocol import (
     FindStarts,
     Forget,
     Forgotten,
-    GapLocated,
     Join,
     Joined,
     Locate,
@@ -75,24 +63,38 @@ from ureplicator_worker.copier.ownership.protocol import (
     OwnershipConfirmed,
     OwnershipCrashed,
     OwnershipEvent,
-    OwnershipRefused,
-    ProofRequested,
+    ProducerForgotten,
     SourceFailed,
-    Start,
-    StartFailed,
     StartsFound,
 )
+from ureplicator_worker.copier.ownership.data_producers import DataProducers, random_suffix
+from ureplicator_worker.copier.ownership.joining import join
+from ureplicator_worker.copier.ownership.map_commits import MapCommits
+from ureplicator_worker.copier.ownership.missing_markers import MissingMarkers
+from ureplicator_worker.copier.ownership.position_records import (
+    Records,
+    bound_to,
+    first_commitment,
+    is_first,
+    is_transactional,
+    not_shown,
+    position_records,
+)
+from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
+from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.renewals import Renewals
 from ureplicator_worker.copier.ownership.source_side import SourceSide
+from ureplicator_worker.copier.ownership.target_check import CheckTarget
 from ureplicator_worker.copier.ownership.transactional import TransactionalDelivery
-from ureplicator_worker.copier.ownership.trials import Trials
+from ureplicator_worker.copier.ownership.trials import FIRST, Trials
 from ureplicator_worker.copier.position_values import Commitment, MapMark, StartPosition
 from ureplicator_worker.copier.start_position import (
     CannotStart,
+    Disagrees,
     cluster_errors_named,
     read_target,
 )
-from ureplicator_worker.lifeline.messages import Grant, ProofResponse
+from ureplicator_worker.lifeline.messages import Add, Failed, Grant, ProofResponse
 
 RETRY_S = 0.5
 
@@ -113,16 +115,25 @@ class Ownership:
         source: ClusterClient,
         target: ClusterClient,
         post: Callable[[OwnershipEvent], None],
+        count: CountBehind,
         map_log: MapLog | None = None,
+        check: CheckTarget | None = None,
         clock: Clock | None = None,
+        new_suffix: Callable[[], str] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._written = partial(position_records, worker=worker, slot=slot)
         self._store = store
         self._target = target
         self._post = post
-        self.source_side = SourceSide(name=name, source=source, put=self.put, post=post)
+        self.source_side = SourceSide(
+            name=name, source=source, put=self.put, post=post, count=count
+        )
         self._producer_ids = ProducerIds(target, post)
+        self._count = count
+        self._data = DataProducers(
+            store, lambda: f"{worker}.{slot}.{(new_suffix or random_suffix)()}", check=check
+        )
         self._renewals = Renewals()
         self._markers = MissingMarkers()
         self._maps = MapCommits(map_log)
@@ -172,6 +183,8 @@ class Ownership:
         try:
             for command in commands:
                 self._perform(command)
+            for partition in self._data.renew(self._clock.monotonic_s()):
+                self._post(ProducerForgotten(partition))
         except ClusterUnavailable as error:
             self._retry_later(error)
         self._request_proof()
@@ -204,24 +217,26 @@ class Ownership:
             self._order.initialised()
         if not self._order.needs_proof:
             return
-        number, partitions = self._order.request()
-        self._post(ProofRequested(number, partitions))
+        self._post(self._order.request())
 
     def _perform(self, command: Command) -> None:
         match command:
-            case Start(partitions):
+            case Add(partitions):
                 self._order.add(partitions)
             case Forget(partition):
                 self._order.forget(partition)
                 self._trials.forget(partition)
                 self._maps.forget(partition)
+                self._data.forget(partition)
+                self._transactions.forget(partition)
                 self._gaps.pop(partition, None)
                 self._post(Forgotten(partition))
             case ProofResponse():
                 self._on_proof(command)
             case Commit(positions, number):
                 held = {part: positions[part] for part in positions if part in self._order.held}
-                if self._transactions.used and held.keys() != positions.keys():
+                lost = positions.keys() - held.keys()
+                if any(is_transactional(part, positions[part].grant) for part in lost):
                     self._order.restart()
                 self._commit(held, number)
             case Join():
@@ -248,11 +263,11 @@ class Ownership:
                 self.source_side.request(command)
             case StartsFound(job, found):
                 self._on_found(job, found)
-            case SourceFailed(job, error):
+            case SourceFailed(job, error) if isinstance(job, FindStarts):
                 self._order.search_again(job.number)
                 self._retry_later(error, SOURCE)
-            case GapLocated(job, offset):
-                self._on_located(job, offset)
+            case Located() | SourceFailed():
+                self._on_located(command)
             case None:
                 raise AssertionError("the end of the thread is no command to perform")
             case _:
@@ -265,7 +280,7 @@ class Ownership:
             return
         for partition, reason in proof.refused.items():
             self._order.forget(partition)
-            self._post(OwnershipRefused(partition, reason))
+            self._post(Failed(partition, f"released: {reason}", temporary=True))
         granted = proof.granted
         if not granted or self._order.state is OrderState.UNINITIALISED:
             return
@@ -290,9 +305,17 @@ class Ownership:
         if starting:
             with cluster_errors_named("target"), self._target.within(COMMAND_S):
                 target = read_target(starting, stored, self._target)
+                behind = self._count.at_target(
+                    {
+                        (key := (grant.target_topic, part.number)): stored[key]
+                        for part, grant in starting.items()
+                    },
+                    target.view,
+                    target.ends,
+                )
             now_s = self._clock.monotonic_s()
             unmarked = self._markers.lost_at_start(stored, target.ends, now_s)
-            target = replace(target, unmarked=unmarked)
+            target = replace(target, unmarked=unmarked, behind=behind)
             number = self._order.search(starting)
             self.source_side.request(FindStarts(number, starting, stored, target))
 
@@ -308,7 +331,7 @@ class Ownership:
             key = (grant.target_topic, partition.number)
             position = stored[key]
             if partition in self._trials.offered:
-                self._fail(partition, self._trials.reason(key))
+                self._fail(partition, self._trials.reason(key) or FIRST)
             elif self._order.is_ours(partition, position.offset):
                 self._order.committed([(partition, position.offset)])
                 self._post(OwnershipConfirmed(partition, position))
@@ -329,35 +352,46 @@ class Ownership:
                 continue
             if isinstance(result, CannotStart):
                 failed[partition] = result
-            elif self._transactions.deliver(job.grants[partition], alone=not self._order.held):
-                begun[partition] = Begun(partition, job.grants[partition], result)
+                if isinstance(result, Disagrees):
+                    self._count.collect((job.grants[partition].target_topic, partition.number))
             else:
-                failed[partition] = CannotStart(
-                    "the delivery of the route is being changed", temporary=True
-                )
+                begun[partition] = Begun(partition, job.grants[partition], result)
+        failed |= self._data.refused(begun.values())
+        begun = {part: event for part, event in begun.items() if part not in failed}
         renewed = self._renewals.due(list(failed), job, self._clock.monotonic_s())
         if self._transactions.used and renewed:
             self._renewing = frozenset(renewed)
             self._order.restart()
             self._post(CommitFailed("positions of partitions that cannot start are renewed"))
             return
+        try:
+            begun = self._data.given(begun, self._clock.monotonic_s())
+        except ClusterUnavailable as unavailable:
+            self._order.search_again(job.number)
+            self._retry_later(unavailable)
+            return
         fresh = {part: first_commitment(event) for part, event in begun.items() if is_first(event)}
         first = self._trials.first(begun, job.stored, fresh=self._written(fresh, marks={}))
-        if self._transactions.used:
-            begun = self._trials.offer(begun, first)
-        else:
-            begun = self._commit_first(begun, fresh, {**first, **renewed})
+        later = {
+            part: event
+            for part, event in begun.items()
+            if self._transactions.used or is_transactional(part, event.grant)
+        }
+        at_once = {part: event for part, event in begun.items() if part not in later}
+        due = {part: record for part, record in first.items() if part in at_once}
+        at_once = self._commit_first(at_once, fresh, {**due, **renewed})
+        later = self._trials.offer(later, first)
         for partition, error in failed.items():
             self._fail(partition, str(error), temporary=error.temporary)
-        for partition, event in begun.items():
-            stored = (
-                event.beginning.committed if self._transactions.used else event.beginning.position
-            )
-            self._order.begin(partition, stored)
-            self._maps.begin(partition, event.beginning)
-            self._post(event)
-        if begun:  # proven: results from before a restart begin nothing
+        for event in later.values():
+            self._transactions.begin(event)
+        if later:  # proven: results from before a restart begin nothing
             self._transactions.announce(self._store, self._post)
+        for partition, event in {**at_once, **later}.items():
+            start = event.beginning
+            self._order.begin(partition, start.committed if partition in later else start.position)
+            self._maps.begin(partition, start)
+            self._post(event)
 
     def _commit_first(
         self,
@@ -388,7 +422,7 @@ class Ownership:
             ):
                 return
             records = {**self._written(others, marks=marks), **offered}
-            bound = bound_to(others, data=self._transactions.used)
+            bound = bound_to(others)
             done = self._transact(records, number, bound=bound) if records else {}
             if done is None:
                 return
@@ -449,23 +483,16 @@ class Ownership:
 
     def _fail(self, partition: Partition, reason: str, *, temporary: bool = True) -> None:
         self._order.forget(partition)
-        self._post(StartFailed(partition, reason, temporary))
+        self._post(Failed(partition, reason, temporary))
 
-    def _on_located(self, job: Locate, offset: int | ClusterUnavailable) -> None:
+    def _on_located(self, result: Located | SourceFailed) -> None:
         """The partition may have been forgotten since, or located again."""
+        job = result.job
+        assert isinstance(job, Locate)
         if self._gaps.get(job.partition) is not job:
             return
         del self._gaps[job.partition]
-        if isinstance(offset, int):
-            self._post(Located(job.partition, offset))
+        if isinstance(result, Located):
+            self._post(result)
         else:
-            self._fail(job.partition, str(offset))
-
-
-def not_shown(
-    granted: Mapping[Partition, Grant], errors: Mapping[TargetPartition, PartitionUnavailable]
-) -> dict[Partition, PartitionUnavailable]:
-    """Partitions whose positions the target does not show. They end, also if they are held: another owner may
-    have moved the position."""
-    keys = {part: (grant.target_topic, part.number) for part, grant in granted.items()}
-    return {part: errors[key] for part, key in keys.items() if key in errors}
+            self._fail(job.partition, str(result.error))

@@ -1,7 +1,6 @@
-"""Delivery of the partitions that an ownership thread holds: all of one kind at a time.
+"""Partitions that an ownership thread holds whose data is in transactions with their positions.
 
-A commit of positions alone would end a transaction that holds data. So the first partition decides, until
-none is held any more.
+While there is one, each commit ends a transaction that may hold data.
 """
 
 from __future__ import annotations
@@ -10,28 +9,33 @@ from collections.abc import Callable
 
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.transactions.producers import Producer
-from ureplicator_common.model import Delivery
-from ureplicator_worker.copier.ownership.protocol import TransactionBegun
-from ureplicator_worker.lifeline.messages import Grant
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.messages import Begun, TransactionBegun
+from ureplicator_worker.copier.ownership.position_records import is_transactional
 
 
 class TransactionalDelivery:
-    """`used`: data and positions are committed together."""
-
     def __init__(self) -> None:
-        self.used = False
+        self._partitions: set[Partition] = set()
         self._announced: Producer | None = None
 
-    def deliver(self, grant: Grant, *, alone: bool) -> bool:
-        """False if the partition must wait. `alone`: none is held."""
-        wanted = grant.settings.delivery is Delivery.EXACTLY_ONCE
-        if alone:
-            self.used, self._announced = wanted, None
-        return self.used == wanted
+    @property
+    def used(self) -> bool:
+        """Data may be in the open transaction."""
+        return bool(self._partitions)
+
+    def begin(self, begun: Begun) -> None:
+        if is_transactional(begun.partition, begun.grant):
+            self._partitions.add(begun.partition)
+
+    def forget(self, partition: Partition) -> None:
+        self._partitions.discard(partition)
+        if not self.used:
+            self._announced = None
 
     def announce(self, store: PositionStore, post: Callable[[TransactionBegun], None]) -> None:
         """Post the producer after each initialisation, once what is held is confirmed at its stored
-        positions."""
+        positions, and before the first of these partitions begins."""
         if self.used and store.producer != self._announced:
             self._announced = store.producer
             post(TransactionBegun(store.producer))

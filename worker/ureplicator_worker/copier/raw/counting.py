@@ -8,15 +8,15 @@ from ureplicator_worker.copier.raw.partition import Copied, SendSide
 from ureplicator_worker.copier.raw.send_window import Batch
 
 
-def copied(send: SendSide, transaction: LaneTransaction | None) -> Copied:
-    return send.copied if transaction is None else transaction.copied[send]
+def copied(send: SendSide, transaction: LaneTransaction) -> Copied:
+    return transaction.copied[send] if send.transactional else send.copied
 
 
 def count(
     send: SendSide,
     batch: Batch,
     *,
-    transaction: LaneTransaction | None,
+    transaction: LaneTransaction,
     latency: Latencies,
 ) -> None:
     """The target has acknowledged it."""
@@ -25,10 +25,10 @@ def count(
     counters = copied(send, transaction)
     counters.records += batch.records
     counters.bytes += len(batch.view)
-    if transaction is None:
-        latency.of_records.record(batch.max_timestamp_ms)
-    else:
+    if send.transactional:
         transaction.times_ms.append(batch.max_timestamp_ms)
+    else:
+        latency.of_records.record(batch.max_timestamp_ms)
 
 
 def count_committed(transaction: LaneTransaction, latency: Latencies) -> None:

@@ -22,8 +22,9 @@ from ureplicator_worker.copier.net.connections import (
     Traffic,
     Via,
 )
-from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.position_values import Counted, StartPosition
 from ureplicator_worker.copier.raw.send_window import SendWindow
+from ureplicator_worker.copier.raw.target_offsets import TargetOffsets
 from ureplicator_worker.lifeline.messages import Grant
 from ureplicator_worker.wire.topic_keys import TopicKeys
 
@@ -130,7 +131,8 @@ class Copied:
 
 @dataclass(slots=True, eq=False)
 class SendSide:
-    """State of a partition's batches at the target. Written by `Target`; settings by `record.partition`.
+    """State of a partition's batches at the target. Written by `Target`; settings by `record.partition`,
+    `suspended` by the lane.
 
     `keys`: the target topic as the versions of Produce name it. The id is the one that the position was
     proven against, so no batch reaches a recreated topic under it.
@@ -138,7 +140,9 @@ class SendSide:
     `backlog_until_s`: it is sent beside others with a backlog until then. `sent_at_s`: time of the last
     batch that was sent while none was in flight. `moved_at_s`: when the target last took something of
     it, or it began to wait. `waits_for_markers`: the coordinator still ends the transaction before.
-    `outputs`: all sides of a partition with a handler.
+    `outputs`: all sides of a partition with a handler. `transactional`: it sends in the lane's transaction.
+    `fenced`: exactly once without transactions. Then it sends only over a connection, and to a leader (its
+    epoch), for which the partition was `confirmed`; `confirming`: it waits for that.
     """
 
     partition: Partition
@@ -157,6 +161,10 @@ class SendSide:
     aside: bool = False
     waits_for_markers: bool = False
     outputs: dict[TopicPartition, SendSide] = field(default_factory=dict)
+    transactional: bool = False
+    fenced: bool = False
+    confirming: bool = False
+    confirmed: tuple[int, int] = (-1, -1)
     copied: Copied = field(default_factory=Copied)
 
     @classmethod
@@ -170,6 +178,9 @@ class SendSide:
             keys=TopicKeys.of(grant.target_topic, beginning.target_topic_id, partition.number),
             abort_on_send_failure=grant.settings.abort_on_send_failure,
             window=window,
+            needs_producer=beginning.appends is None,
+            transactional=grant.settings.is_transactional(partition.topic),
+            fenced=beginning.appends is not None,
         )
 
     def traffic(self, now_s: float) -> Traffic:
@@ -190,6 +201,16 @@ class SendSide:
         return self.sent_via if self.window.in_flight else Via(leader, self.traffic(now_s))
 
 
+def offsets_behind(counted: Counted, *, end: int) -> TargetOffsets:
+    """Offsets of what a former owner copied, as if this one had. `end`: behind the control record."""
+    offsets = TargetOffsets(position=counted.source, target_end=counted.target)
+    offsets.acknowledged(
+        counted.source, None, target=counted.target, records=counted.records, transactional=False
+    )
+    offsets.pass_over(end)
+    return offsets
+
+
 @dataclass(frozen=True, slots=True)
 class RawPartition:
     """Both halves, and what the partition was proven against."""
@@ -208,6 +229,10 @@ class RawPartition:
             target_end=beginning.target_end,
         )
         window.markers = beginning.markers
+        if beginning.counted is not None:
+            window.offsets = offsets_behind(beginning.counted, end=beginning.target_end)
+        if beginning.appends is not None:
+            window.restart(beginning.appends.id, beginning.appends.epoch)
         fetch = FetchSide.begin(partition, grant, beginning, window)
         send = SendSide.begin(partition, grant, beginning, window)
         return cls(partition, beginning, fetch, send, window)

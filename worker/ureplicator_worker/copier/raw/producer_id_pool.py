@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ureplicator_worker.copier.messages import NewProducer
 from ureplicator_worker.copier.raw.send_window import SendWindow
 
 
 class Producers:
-    """`request` requests a new id, once until `ready`."""
+    """NewProducer is posted once until `ready`."""
 
-    def __init__(self, request: Callable[[], None]) -> None:
-        self._request = request
+    def __init__(self, post: Callable[[NewProducer], None]) -> None:
+        self._post = post
         self._requested = False
         self._current: tuple[int, int] | None = None
         self._used: set[tuple[str, int]] = set()
@@ -28,7 +29,7 @@ class Producers:
             return True
         if not self._requested:
             self._requested = True
-            self._request()
+            self._post(NewProducer())
         return False
 
     def ready(self, id: int, epoch: int) -> None:

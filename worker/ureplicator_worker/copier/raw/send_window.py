@@ -14,7 +14,7 @@ The rules, and why:
 * Brokers forget a producer that long appended nothing (`producer.id.expiration.ms`), by the time of the
   last batch that they appended, not by the time of its arrival: when old data is copied they may forget it
   between any two batches. Hence one in flight, too, next to a batch whose time is older than that, and
-  after a pause (`doubt`).
+  after a pause.
 * A batch of unknown outcome is sent again from memory with the same sequence: the broker recognises a
   duplicate. Fetched again it might have other boundaries, and would not be recognised.
 * Sequences are assigned when a batch is first sent, so that waiting batches can be stamped again at no
@@ -130,7 +130,8 @@ class SendWindow:
     """`missing`: records that the target lost, before it was decided to go on without them. `markers`: of
     committed transactions, that follow at `target_end`. `merged_bytes`: limit for batches that are merged;
     lower where the target refused one as too large. `far_bytes`: the same where the broker that they are
-    sent to is far away, else 0. `proven`: the target has acknowledged something."""
+    sent to is far away, else 0. `proven`: the target has acknowledged something. `limit`: most batches in
+    flight."""
 
     def __init__(
         self, *, position: int, leader_epoch: int, target_end: int = UNKNOWN_OFFSET
@@ -147,7 +148,7 @@ class SendWindow:
         self.queued_bytes = 0
         self._queue: deque[Batch] = deque()
         self._in_flight: deque[Batch] = deque()
-        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
+        self.limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._appended_ms = NEVER_MS
         self._disturbed = False
         self.producer: tuple[int, int] | None = None
@@ -156,6 +157,11 @@ class SendWindow:
         """False: of outputs that belong together only the rest is sent (`record.window`)."""
         self.next_sequence = 0
         """Sequence of the next batch that is sent for the first time."""
+        self.acknowledged_sequence = 0
+        """Sequence behind `position`."""
+        self._discarded_sent = False
+        self.astray = False
+        """A batch of this producer may be under way on a connection that is lost."""
 
     @property
     def empty(self) -> bool:
@@ -177,6 +183,12 @@ class SendWindow:
         else:
             last.next_offset, last.leader_epoch = next_offset, leader_epoch
 
+    @property
+    def uncertain(self) -> bool:
+        """Something may be appended that is not acknowledged."""
+        waiting = any(batch.sequence >= 0 for batch in self._queue)
+        return self._discarded_sent or bool(self._in_flight) or waiting
+
     def restart(
         self,
         producer_id: int,
@@ -190,13 +202,10 @@ class SendWindow:
         self.producer = (producer_id, producer_epoch)
         self._transactional = transactional
         self.next_sequence = sequence
-        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
+        self.astray = False
+        self.limit = MAX_IN_FLIGHT_NEW_PRODUCER
         for batch in self._queue:
             batch.sequence = -1
-
-    def doubt(self) -> None:
-        """The broker may have forgotten the producer: one in flight until it acknowledges again."""
-        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
 
     def can_send(self, expired_ms: int = NEVER_MS) -> bool:
         """True if `next` has a batch. Brokers may have forgotten a producer whose last batch is of a time
@@ -206,7 +215,7 @@ class SendWindow:
         if not self._in_flight:
             return True
         return (
-            len(self._in_flight) < self._limit
+            len(self._in_flight) < self.limit
             and not self._disturbed
             and self._appended_ms >= expired_ms
             and self._in_flight[-1].max_timestamp_ms >= expired_ms
@@ -254,12 +263,13 @@ class SendWindow:
         if self._disturbed:
             self._settle()
         else:
-            self._limit = MAX_IN_FLIGHT_BATCHES
+            self.limit = MAX_IN_FLIGHT_BATCHES
         return None
 
     def _advance(self, batch: Batch) -> None:
         self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
         self._appended_ms = batch.max_timestamp_ms
+        self.acknowledged_sequence = next_sequence(batch.sequence, batch.records)
         if batch.target_base != UNKNOWN_OFFSET:
             self.target_end = batch.target_base + batch.records
             self.markers = 0
@@ -277,7 +287,7 @@ class SendWindow:
         """A batch was refused for now, or is without a response: it is sent again."""
         batch.settled = True
         self._disturbed = True
-        self._limit = MAX_IN_FLIGHT_NEW_PRODUCER
+        self.limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._settle()
 
     def _settle(self) -> None:
@@ -339,6 +349,7 @@ class SendWindow:
 
     def discard(self) -> None:
         """Discard everything that is not acknowledged."""
+        self._discarded_sent = self.uncertain
         for batch in self._queue:
             batch.release()
         for batch in self._in_flight:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name, refusal
 from ureplicator_worker.batches.header import CorruptBatch
-from ureplicator_worker.copier.lane import GapFound
+from ureplicator_worker.copier.messages import GapFound
 from ureplicator_worker.copier.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.net.connections import (
@@ -75,7 +75,7 @@ SESSION_LOST = frozenset(
 
 
 class Source:
-    """`failed(fetch, reason)`: the log is corrupt. `gap`: the offset is not there.
+    """`failed(fetch, reason)`: the log is corrupt. Posted is that an offset is not there.
 
     `filled(fetch)`: its window holds something to send. `target_node(fetch)`: the broker that it
     waits for.
@@ -88,9 +88,9 @@ class Source:
         pool: BufferPool,
         limits: RouteLimits,
         failed: Callable[[FetchSide, str], None],
-        gap: Callable[[GapFound], None],
         filled: Callable[[FetchSide], None],
         target_node: Callable[[FetchSide], int],
+        post: Callable[[GapFound], None],
     ) -> None:
         self.connections = Connections(
             metadata,
@@ -104,7 +104,7 @@ class Source:
         self._response_bytes = 0
         self._min_bytes = 0
         self._failed = failed
-        self._gap = gap
+        self._post = post
         self._filled = filled
         self._schedule = FetchSchedule(self.connections, target_node=target_node)
         self._now_s = 0.0
@@ -348,7 +348,7 @@ class Source:
         """
         fetch.retry_at_s = NEVER_S
         fetch.leader_epoch = epoch
-        self._gap(GapFound(fetch.partition, reason, fetch.offset, next_offset))
+        self._post(GapFound(fetch.partition, reason, fetch.offset, next_offset))
 
     def _on_lost(self, via: Via, lost: list[Requested]) -> None:
         self._schedule.forget_session(via)

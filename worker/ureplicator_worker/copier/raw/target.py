@@ -27,22 +27,28 @@ from ureplicator_common.kafka.errors import (
     error_name,
     refusal,
 )
+from ureplicator_common.kafka.transactions.producer_memory import PRODUCER_KEPT_S
 from ureplicator_worker.batches.header import CorruptBatch, is_intact
 from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES
 from ureplicator_worker.batches.rebuild import split
-from ureplicator_worker.copier.lane import RecordSkipped
 from ureplicator_worker.copier.latency import Latencies
+from ureplicator_worker.copier.messages import (
+    ConfirmationNeeded,
+    RecordSkipped,
+    TransactionFailed,
+)
 from ureplicator_worker.copier.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.net.connections import Connections, Traffic, Via, available
 from ureplicator_worker.copier.net.line_rate import MIN_BYTES
 from ureplicator_worker.copier.net.metadata import ClusterMetadata
+from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.counting import copied, count
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, Leading
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
 from ureplicator_worker.copier.raw.producer_id_pool import Producers
-from ureplicator_worker.copier.raw.send_window import NEVER_MS, Batch
+from ureplicator_worker.copier.raw.send_window import MAX_IN_FLIGHT_NEW_PRODUCER, NEVER_MS, Batch
 from ureplicator_worker.wire.produce_api import (
     API_KEY,
     ASIDE_TIMEOUT_MS,
@@ -63,9 +69,6 @@ SILENCE_TIMEOUT_S = 15.0
 RETRY_S = 0.1
 FAST_S = BROKER_TIMEOUT_MS / 2_000
 OBSERVE_EVERY_S = 0.02
-PRODUCER_KEPT_S = 23 * 3600.0
-"""Time for which brokers know a producer after the time of its last batch, less an hour for the clocks
-(`producer.id.expiration.ms`, a day by default)."""
 DOUBT_AFTER_S = 3600.0
 """Pause after which a producer counts as unproven: the setting may be shorter than its default."""
 
@@ -107,9 +110,8 @@ class Sent:
 
 class Target:
     """`failed(send, reason, temporary)` for a partition that cannot be sent any further.
-
-    `lost(send, reason)`: the target no longer has records that it acknowledged. `skipped`: it refuses a
-    record, which is left out.
+    `lost(send, reason)`: the target no longer has records that it acknowledged. Posted is that it refuses a
+    record, which is left out, and that the open transaction can only be aborted.
     """
 
     def __init__(
@@ -121,8 +123,8 @@ class Target:
         latency: Latencies,
         failed: Callable[[SendSide, str, bool], None],
         lost: Callable[[SendSide, str], None],
-        skipped: Callable[[RecordSkipped], None],
-        transaction_failed: Callable[[str], None],
+        transaction: LaneTransaction,
+        post: Callable[[RecordSkipped | TransactionFailed | ConfirmationNeeded], None],
         wall_s: Callable[[], float],
     ) -> None:
         self.connections = Connections(
@@ -132,16 +134,17 @@ class Target:
             on_lost=self._on_lost,
             silence_timeout_s=SILENCE_TIMEOUT_S,
         )
+        self.confirmations = Confirmations(self.connections, post)
         self._producers = producers
         self._latency = latency
         self._failed = failed
         self._lost = lost
-        self._skipped = skipped
-        self._transaction_failed = transaction_failed
-        self.transaction: LaneTransaction | None = None
+        self._post = post
+        self.transaction = transaction
         self.active: dict[SendSide, None] = {}
         """Partitions that may have something to send."""
         self._wall_s = wall_s
+        self.producer_kept_s = PRODUCER_KEPT_S
         self._expired_ms = NEVER_MS
         self._now_s = 0.0
         self._observe_at_s = 0.0
@@ -149,8 +152,8 @@ class Target:
     def activate(self, send: SendSide) -> None:
         """The partition may have something to send."""
         if send not in self.active:
-            if self._now_s - send.moved_at_s > DOUBT_AFTER_S:
-                send.window.doubt()
+            if self._now_s - send.moved_at_s > min(DOUBT_AFTER_S, self.producer_kept_s):
+                send.window.limit = MAX_IN_FLIGHT_NEW_PRODUCER
             send.moved_at_s = self._now_s
             self.active[send] = None
 
@@ -158,12 +161,9 @@ class Target:
         """Node that the partition is sent to."""
         return self.connections.leader(*send.topic_partition).node_id
 
-    def suspend(self, send: SendSide, *, suspended: bool) -> None:
-        send.suspended = suspended
-
     def drop(self, send: SendSide) -> None:
         """Discard what is not acknowledged; requests in flight are cut off with their connection."""
-        if self.transaction is not None:
+        if send.transactional:
             self.transaction.leave(send)
         if send.window.in_flight:
             self.connections.reopen(send.sent_via)
@@ -173,25 +173,29 @@ class Target:
     def work(self, now_s: float) -> None:
         """Send the requests that may be sent now."""
         self._now_s = now_s
-        self._expired_ms = round((self._wall_s() - PRODUCER_KEPT_S) * 1_000)
+        self._expired_ms = round((self._wall_s() - self.producer_kept_s) * 1_000)
         if now_s >= self._observe_at_s:
             self._observe_at_s = now_s + OBSERVE_EVERY_S
             for connection in self.connections.open:
                 connection.observe(now_s)
-        by_via: dict[Via, deque[SendSide]] = {}
+        by_via: dict[tuple[Via, bool], deque[SendSide]] = {}
         for send in list(self.active):
             if send.window.empty:
                 del self.active[send]
-            elif send.suspended or not may_send(send, self.transaction):
+            elif send.suspended or send.confirming or not may_send(send, self.transaction):
                 continue
+            elif send.fenced and self._is_in_doubt(send):
+                self.need_producer(send)
             elif send.window.can_send(self._expired_ms) and now_s >= send.retry_at_s:
                 wanted = Via(self.leader(send), send.traffic(now_s))
                 via = available(self.connections, wanted, now_s)
                 if send.window.in_flight == 0 or send.sent_via == via:
-                    by_via.setdefault(via, deque()).append(send)
-        for via, partitions in sorted(by_via.items(), key=lambda item: item[0].traffic):
+                    by_via.setdefault((via, send.transactional), deque()).append(send)
+        for (via, transactional), partitions in sorted(
+            by_via.items(), key=lambda item: item[0][0].traffic
+        ):
             if via.node_id >= 0:
-                self._produce(via, partitions)
+                self._produce(via, partitions, self.transaction if transactional else None)
                 continue
             self.connections.refresh()
             view = self.connections.view
@@ -199,19 +203,23 @@ class Target:
                 send.error = view.absence(send.topic_partition[0]) if view else ""
                 send.retry_at_s = now_s + RETRY_S
 
-    def _produce(self, via: Via, partitions: deque[SendSide]) -> None:
+    def _produce(
+        self, via: Via, partitions: deque[SendSide], transaction: LaneTransaction | None
+    ) -> None:
+        """All of it is in the transaction, or nothing: a request names its transactional id."""
         connection = self.connections.connection_to(via, self._now_s)
         held_until_s = self.connections.health.held_until_s(via.node_id)
         if connection is None or self._now_s < held_until_s:
             return
         aside = via.traffic is Traffic.ASIDE
+        partitions = self.confirmations.sendable(partitions, connection)
         try:
-            if self.transaction is not None:
-                partitions = self.transaction.taking_part(
+            if transaction is not None:
+                partitions = transaction.taking_part(
                     partitions, partial(leading, self.connections, via.node_id), self._now_s
                 )
             while limit_bytes := request_limit_bytes(connection):
-                sent = Sent(produce_version(connection, partitions, self.transaction))
+                sent = Sent(produce_version(connection, partitions, transaction))
                 self._next_round(sent, via, partitions, limit_bytes, far_limit_bytes(connection))
                 if not sent.batches:
                     return
@@ -222,7 +230,7 @@ class Target:
                     correlation_id=correlation_id,
                     client_id=self.connections.client_id,
                     timeout_ms=ASIDE_TIMEOUT_MS if aside else BROKER_TIMEOUT_MS,
-                    transactional_id=self.transaction.transactional_id if self.transaction else "",
+                    transactional_id=transaction.transactional_id if transaction else "",
                 )
                 connection.send(
                     pieces, correlation_id=correlation_id, context=sent, now_s=self._now_s
@@ -255,8 +263,12 @@ class Target:
                 size += len(batch.view)
 
     def need_producer(self, send: SendSide) -> None:
-        """Restart the partition's sequences under a producer id that it has not used."""
-        if self.transaction is not None:
+        """Send on under a producer id that the partition has not used; no effect in transactions. Exactly
+        once without them the partition fails and begins again, so that what was appended is counted."""
+        if send.transactional:
+            return
+        if send.fenced:
+            self._failed(send, "what the target has of it is in doubt, and is counted", True)
             return
         send.needs_producer = not self._producers.restart(send.topic_partition, send.window)
 
@@ -278,8 +290,8 @@ class Target:
             return
         if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._acknowledged(send, batch, produced)
-        elif self.transaction is not None and is_lost(produced, head=send.window.is_head(batch)):
-            self._transaction_failed(f"{send.partition}: {error_name(produced.error)}")
+        elif send.transactional and is_lost(produced, head=send.window.is_head(batch)):
+            self._post(TransactionFailed(f"{send.partition}: {error_name(produced.error)}"))
             self._retry_later(send, batch, produced)
         elif produced.error in RETRIABLE_PRODUCE:
             batch.may_be_there = True
@@ -336,6 +348,15 @@ class Target:
         else:
             self._retry_later(send, batch, produced)
 
+    def _is_in_doubt(self, send: SendSide) -> bool:
+        """Brokers forget the producer of what is sent next, by its time, or by their own where they stamp the
+        records: a try of unknown outcome would be appended again, repeated or late."""
+        batch = send.window.head
+        if batch is None or not (batch.may_be_there or send.window.astray):
+            return False
+        waited_s = self._now_s - send.moved_at_s
+        return batch.max_timestamp_ms < self._expired_ms or waited_s > self.producer_kept_s
+
     def _set_aside(self, send: SendSide) -> None:
         send.aside = True
         if send.window.in_flight and send.sent_via.traffic is not Traffic.ASIDE:
@@ -360,11 +381,13 @@ class Target:
         skip = refused.error in RECORD_FAULTS and not send.abort_on_send_failure
         splits = head.records > 1 and (skip or refused.error in TOO_LARGE)
         if head.may_be_there and (skip or splits):
-            if self.transaction is not None:
+            if send.transactional:
                 reason = f"{error_name(refused.error)} after a try of unknown outcome"
-                self._transaction_failed(f"{send.partition}: {reason}")
+                self._post(TransactionFailed(f"{send.partition}: {reason}"))
                 return
             send.needs_producer = True
+            if send.fenced:
+                return
         if refused.error in TOO_LARGE:
             send.window.merged_bytes = min(send.window.merged_bytes, len(head.view) // 2)
         if splits:
@@ -380,7 +403,9 @@ class Target:
             return
         send.window.replace_head([], next_offset=head.next_offset)
         copied(send, self.transaction).skipped += head.records
-        self._skipped(RecordSkipped(send.partition, reason, at))
+        self._post(RecordSkipped(send.partition, reason, at))
+        if send.fenced:  # what is counted behind a position follows it without holes
+            self.confirmations.need(send)
 
     def _split(self, send: SendSide, head: Batch) -> None:
         """Brokers look at the size of a batch before its checksum, and halves get new ones."""
@@ -406,7 +431,7 @@ class Target:
                 if not send.window.is_in_flight(batch):
                     continue
                 send.waits_for_markers = False
-                batch.may_be_there = True
+                batch.may_be_there = send.window.astray = True
                 send.window.lost(batch)
                 self.activate(send)
                 self._settle(send)
@@ -417,8 +442,8 @@ def leading(connections: Connections, node_id: int, target: TopicPartition) -> L
     return Leading(node_id, connections.leader(*target).epoch, connections.lost[node_id])
 
 
-def may_send(send: SendSide, transaction: LaneTransaction | None) -> bool:
-    return not send.needs_producer if transaction is None else transaction.may_send(send)
+def may_send(send: SendSide, transaction: LaneTransaction) -> bool:
+    return transaction.may_send(send) if send.transactional else not send.needs_producer
 
 
 def is_lost(produced: Produced, *, head: bool) -> bool:

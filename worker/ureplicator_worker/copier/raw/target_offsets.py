@@ -214,6 +214,10 @@ class TargetOffsets:
             self._first = self._end = self._target = UNKNOWN
             self._follows = False
 
+    def pass_over(self, target: int) -> None:
+        """Nothing of the source lies before this target offset but what is known."""
+        self._next = target
+
     def commit(self) -> None:
         """The transaction is committed."""
         self._open_from = UNKNOWN

@@ -63,12 +63,14 @@ class ChunkWork:
         limit: TimeLimit,
         partition_count: Callable[[str], int],
         report: Callable[[int, Iterable[Ready]], None],
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._handle = handler.handle
         self._dead_letter_topic = dead_letter_topic
         self._limit = limit
         self._partition_count = partition_count
         self._report = report
+        self._now_s = now_s
         self._builders = Builders()
         self._logged: set[str] = set()
         self._target = ("", 0)
@@ -95,7 +97,7 @@ class ChunkWork:
     ) -> None:
         """Stored batches, each from a position on. Raises ChunkFailed, after a last report."""
         self._target = (target, partition)
-        self._reported_s = time.monotonic()
+        self._reported_s = self._now_s()
         self._limit.begin()
         try:
             for view, position in batches:
@@ -224,13 +226,13 @@ class ChunkWork:
 
     def _report_if_due(self, next_offset: int) -> None:
         full = self._builders.size_bytes >= REPORT_BYTES
-        if full or time.monotonic() - self._reported_s > REPORT_AFTER_S:
+        if full or self._now_s() - self._reported_s > REPORT_AFTER_S:
             self._flush(next_offset)
 
     def _flush(self, next_offset: int) -> None:
         self._take_same()
         self._report(next_offset, self._builders.take())
-        self._reported_s = time.monotonic()
+        self._reported_s = self._now_s()
 
 
 def outputs_of(result: Any) -> Sequence[Any]:

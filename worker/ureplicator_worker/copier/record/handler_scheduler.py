@@ -14,7 +14,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ureplicator_common.model import HandlerSettings, Transform
 from ureplicator_worker.batches.offsets import SourceOffsets
@@ -77,16 +77,21 @@ class Group:
     topics: set[str] = field(default_factory=set)
 
 
+class PartitionFailing(Protocol):
+    """Effect of a partition that cannot go on, `local` by a cause at this worker."""
+
+    def __call__(self, part: RecordPartition, reason: str, *, local: bool) -> None: ...
+
+
 class Handlers:
-    """Sockets of the lane (`copier.lane.SocketGroup`). `failed(partition, reason, local)`: it cannot go on,
-    `local` by a cause at this worker; `topics_changed()`: `topics` has grown."""
+    """Sockets of the lane (`copier.lane.SocketGroup`). `topics_changed()`: `topics` has grown."""
 
     def __init__(
         self,
         *,
         target: Target,
         pool: BufferPool,
-        failed: Callable[[RecordPartition, str, bool], None],
+        failed: PartitionFailing,
         topics_changed: Callable[[], None],
         start: StartProcess,
         counters: HandlerCounters,
@@ -191,7 +196,7 @@ class Handlers:
         except OSError as error:
             for raw in group.partitions:
                 reason = f"{group.settings.lane}: no process can be started: {error}"
-                self._failed(raw, reason, True)
+                self._failed(raw, reason, local=True)
         self._counters.started({raw.partition.topic for raw in wanted})
         group.restart_at_s = self._now_s + RESTART_S
         group.unassigned = dict.fromkeys(wanted)
@@ -297,7 +302,7 @@ class Handlers:
             logger.error("%s: on_release: %s", task.raw.partition, reason)
             return
         self._counters.failed(task.raw.partition.topic)
-        self._failed(task.raw, reason, False)
+        self._failed(task.raw, reason, local=False)
 
     def _lost(self, group: Group, process: HandlerProcess) -> None:
         """The process is dead, or as good as: its oldest task is at fault, or the handler itself."""
@@ -312,7 +317,7 @@ class Handlers:
         group.active = {raw: None for raw in group.active if raw in group.partitions}
         if not process.ready:
             for raw in group.partitions:
-                self._failed(raw, process.error, True)
+                self._failed(raw, process.error, local=True)
         elif tasks:
             self._task_failed(tasks[0], process.error)
         else:

@@ -90,6 +90,7 @@ class RecordPartition:
             window=self.window.output(),
             suspended=self.send.suspended,
             outputs=self.outputs,
+            transactional=self.send.transactional,
         )
         return send
 

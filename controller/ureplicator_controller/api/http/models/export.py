@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from ureplicator_common.model import MAX_SLOTS, Limited, Route, TopicState
-from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.http.models.limits import MAX_LIMITS, BytesPerSecond
 from ureplicator_controller.api.http.models.requests import (
     Body,

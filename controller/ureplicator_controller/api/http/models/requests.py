@@ -34,7 +34,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind, Route
 from ureplicator_common.printable import did_you_mean
-from ureplicator_common.znodes import MAX_TOPIC_PARTITIONS
+from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
 from ureplicator_controller.api.http.preconditions import PATTERN, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
 from ureplicator_controller.api.http.schema_cache import CachedSchemaModel

@@ -13,7 +13,9 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Node
 from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znode_contents import SyncKind, SyncReport
-from ureplicator_common.znodes import Paths, UnreadableContent, decode_sync
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_sync
 from ureplicator_controller.api.http.models.requests import Body, DryRun, Path, Query
 from ureplicator_controller.api.http.models.responses import ResponseModel
 from ureplicator_controller.api.http.problems import not_found

@@ -19,7 +19,8 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Node
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.znode_contents import PastEvent, WorkerUsage
-from ureplicator_common.znodes import UnreadableContent, decode_usage
+from ureplicator_common.znodes.codec import UnreadableContent
+from ureplicator_common.znodes.workers import decode_usage
 from ureplicator_controller.api.lag_collection.cache import LagCache
 from ureplicator_controller.api.lag_collection.collector import LagReport
 from ureplicator_controller.api.services.fleet_cache import FleetCache, FleetState

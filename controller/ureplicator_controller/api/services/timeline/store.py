@@ -117,21 +117,21 @@ class TimelineStore:
         """Add figures of one time, and events that are new or have changed."""
         rows = [
             (
-                str(each.route),
-                each.at_ms,
-                each.lag_records,
-                each.lag_s,
-                each.bytes_per_s,
-                each.records_per_s,
-                each.mismatches,
-                each.errors,
+                str(figure.route),
+                figure.at_ms,
+                figure.lag_records,
+                figure.lag_s,
+                figure.bytes_per_s,
+                figure.records_per_s,
+                figure.mismatches,
+                figure.errors,
             )
-            for each in figures
+            for figure in figures
         ]
-        shown = [(each.at_ms, each.number, json.dumps(dict(each.shown))) for each in events]
+        shown = [(event.at_ms, event.number, json.dumps(dict(event.shown))) for event in events]
         lags = [
-            (str(each.key.route), each.key.topic, each.at_ms, each.lag_records, each.lag_s)
-            for each in topics
+            (str(topic.key.route), topic.key.topic, topic.at_ms, topic.lag_records, topic.lag_s)
+            for topic in topics
         ]
         with self._writing() as database:
             database.executemany("REPLACE INTO topics VALUES (?, ?, ?, ?, ?)", lags)

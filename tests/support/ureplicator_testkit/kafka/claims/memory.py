@@ -36,11 +36,11 @@ class MemoryClaimTopic:
 
     def compact(self) -> None:
         """Keep the newest record of each key; they keep their offsets. Markers of deletion go, too."""
-        newest = {each[0]: offset for offset, each in enumerate(self.records) if each}
+        newest = {record[0]: offset for offset, record in enumerate(self.records) if record}
         kept = set(newest.values())
         self.records = [
-            each if each and each[1] is not None and offset in kept else None
-            for offset, each in enumerate(self.records)
+            record if record and record[1] is not None and offset in kept else None
+            for offset, record in enumerate(self.records)
         ]
 
 
@@ -50,6 +50,7 @@ class MemoryClaimLog:
     def __init__(self, topic: MemoryClaimTopic) -> None:
         self._topic = topic
         self._claims = Claims()
+        self._next_offset = 0
         self.closed = False
 
     def cluster_id(self) -> str:
@@ -58,10 +59,10 @@ class MemoryClaimLog:
 
     def read(self) -> Claims:
         self._topic.request()
-        for offset in range(self._claims.next_offset, len(self._topic.records)):
+        for offset in range(self._next_offset, len(self._topic.records)):
             if record := self._topic.records[offset]:
                 self._claims.add(offset, *record)
-            self._claims.next_offset = offset + 1
+            self._next_offset = offset + 1
         return self._claims
 
     def write(self, claim: Claim) -> None:

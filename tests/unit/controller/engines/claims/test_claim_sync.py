@@ -13,7 +13,8 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.claim_records import Claim
 from ureplicator_common.model import Route, SessionId, TopicKey, TopicState
 from ureplicator_common.znode_contents import SyncKind, SyncReport, TopicIntent
-from ureplicator_common.znodes import Paths, decode_sync
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_sync
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
@@ -84,7 +85,7 @@ class World:
         return decode_sync(node.data)
 
     def claimed(self) -> set[str]:
-        return {each.target_topic for each in self.target.log().read().all_of("f")}
+        return {claim.target_topic for claim in self.target.log().read().all_of("f")}
 
 
 @pytest.fixture

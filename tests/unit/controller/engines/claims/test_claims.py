@@ -34,8 +34,8 @@ def fleet(
     name: str, clusters: dict[str, MemoryClaimTopic], *routes: Route, claims: bool = True
 ) -> FleetClaims:
     configs = (
-        RouteConfig(source=each.source, target=each.target, claim_targets=claims)
-        for each in routes or (FORTH,)
+        RouteConfig(source=route.source, target=route.target, claim_targets=claims)
+        for route in routes or (FORTH,)
     )
     return claims_of(*configs, clusters=clusters, fleet=name)
 

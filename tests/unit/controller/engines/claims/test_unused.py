@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from ureplicator_common.coordination import Create, Delete, Operation, Set
 from ureplicator_common.model import Route, TopicKey, TopicState
 from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_common.znodes import Paths, encode_claim, encode_intent
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.topics import encode_claim, encode_intent
 from ureplicator_controller.core.state.snapshot import Snapshot, parse
 from ureplicator_controller.engines.claims.unused import (
     INTERVAL_S,

@@ -9,7 +9,8 @@ from ureplicator_common.kafka.groups import SHARE, CommittedOffset
 from ureplicator_common.model import position_group
 from ureplicator_controller.core.groups.decisions import SyncState
 from ureplicator_controller.engines.groups.survey import RECHECK_ROUNDS
-from ureplicator_controller.engines.groups.sync import MAX_AGE_S, PORTION, RETRY_DELAYS_S
+from ureplicator_controller.engines.groups.sync import PORTION
+from ureplicator_controller.engines.syncs.thread import MAX_AGE_S, RETRY_DELAYS_S
 from ureplicator_testkit.control.memory_copied import BASE
 from ureplicator_testkit.group_sync.leader_world import (
     HERE,

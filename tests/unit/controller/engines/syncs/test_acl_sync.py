@@ -14,12 +14,14 @@ from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znode_contents import RouteAcls, TopicIntent
-from ureplicator_common.znodes import Paths, decode_acls, encode_acls
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_acls, encode_acls
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.syncs.opening import SyncNeeds, open_syncs
-from ureplicator_controller.engines.syncs.thread import MAX_AGE_S, TopicSyncState
+from ureplicator_controller.engines.syncs.thread import MAX_AGE_S
+from ureplicator_controller.engines.syncs.topic_sync import TopicSyncState
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic

@@ -11,7 +11,8 @@ from ureplicator_common.config.route import ConfigSyncSettings, RouteConfig
 from ureplicator_common.coordination import Set
 from ureplicator_common.model import Route, RouteSettings, SessionId, TopicKey
 from ureplicator_common.znode_contents import SyncKind, TopicIntent
-from ureplicator_common.znodes import Paths, decode_sync
+from ureplicator_common.znodes.paths import Paths
+from ureplicator_common.znodes.routes import decode_sync
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
@@ -25,8 +26,8 @@ from ureplicator_controller.engines.syncs.thread import (
     NOT_LEADING_S,
     RETRY_DELAYS_S,
     SyncThread,
-    TopicSyncState,
 )
+from ureplicator_controller.engines.syncs.topic_sync import TopicSyncState
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination, MemoryStore
 from ureplicator_testkit.kafka.claims.memory import MemoryClaimTopic
@@ -45,9 +46,9 @@ class World:
     def __init__(self) -> None:
         self.clusters = {"a": MemoryTopicAdmin(), "b": MemoryTopicAdmin()}
         self.source, self.target = self.clusters.values()
-        for each in self.clusters.values():
-            each.defaults = {"retention.ms": "7", "segment.bytes": "5"}
-            each.put(TOPIC, 1)
+        for admin in self.clusters.values():
+            admin.defaults = {"retention.ms": "7", "segment.bytes": "5"}
+            admin.put(TOPIC, 1)
         self.opened: list[str] = []
         self.clock = ManualClock()
         self.epoch: int | None = 3

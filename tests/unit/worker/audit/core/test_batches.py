@@ -43,7 +43,7 @@ BEGIN = Place(0, 0)
 
 def stored(contents: Sequence[Content], *, base_offset: int = 0, codec: int = 0) -> bytes:
     rows = [
-        (time or 0, key, value, [(name, each) for name, each in headers])
+        (time or 0, key, value, [(name, header) for name, header in headers])
         for key, value, headers, time in contents
     ]
     return batch(rows, base_offset=base_offset, codec=codec)
@@ -65,9 +65,9 @@ def read(
     log: Sequence[bytes], *, timestamps: bool = True, aborted: Sequence[tuple[int, int]] = ()
 ) -> Iterator[Batch]:
     transactions = Aborted(aborted)
-    for each in log:
-        found, _, size = parsed(each[: HEADER.size], timestamps=timestamps, aborted=transactions)
-        assert size == len(each) - HEADER.size
+    for raw in log:
+        found, _, size = parsed(raw[: HEADER.size], timestamps=timestamps, aborted=transactions)
+        assert size == len(raw) - HEADER.size
         if found is not None:
             yield found
 
@@ -247,7 +247,7 @@ def test_records_of_aborted_transactions_are_left_out_and_no_others() -> None:
         marker(base_offset=72, producer_id=7, commit=False),
         marker(base_offset=73, producer_id=8, commit=True),
     ]
-    found = [each.first for each in read(log, aborted=[(7, 11), (7, 62)])]
+    found = [kept.first for kept in read(log, aborted=[(7, 11), (7, 62)])]
     assert found == [0, 21, 41, 52]
 
 
@@ -289,10 +289,10 @@ def test_mutants_are_seen(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 def cut(log: Sequence[Placed]) -> list[bytes]:
     """Batches that end where a content says so, or before a hole: on both sides at the same records."""
     found: list[list[Placed]] = [[log[0]]]
-    for before, each in pairwise(log):
-        if each[0] != before[0] + 1 or crc32c(repr(before[1]).encode()) % 6 == 0:
+    for before, after in pairwise(log):
+        if after[0] != before[0] + 1 or crc32c(repr(before[1]).encode()) % 6 == 0:
             found.append([])
-        found[-1].append(each)
+        found[-1].append(after)
     return [stored([c for _, c in run], base_offset=run[0][0]) for run in found]
 
 
@@ -317,16 +317,22 @@ def test_what_is_passed_over_is_equal_and_the_rest_is_no_alarm(course: Course) -
     total = 0
     for _ in range(5):
         place = Place(*dice.choice(common))
-        ours = [each for each in past.source if each[0] >= place.source]
-        theirs = [each for each in past.target if each[0] >= place.target]
+        ours = [record for record in past.source if record[0] >= place.source]
+        theirs = [record for record in past.target if record[0] >= place.target]
         found = lockstep(cut(ours), cut(theirs), place=place, end=past.required).place
         passed = [content for offset, content in ours if offset < found.source]
         assert passed == [content for offset, content in theirs if offset < found.target]
         total += len(passed)
         rest = Comparison(
             0,
-            Side(chunks([each for each in past.source if each[0] >= found.source]), found.source),
-            Side(chunks([each for each in past.target if each[0] >= found.target]), found.target),
+            Side(
+                chunks([record for record in past.source if record[0] >= found.source]),
+                found.source,
+            ),
+            Side(
+                chunks([record for record in past.target if record[0] >= found.target]),
+                found.target,
+            ),
             required=past.required,
             limits=past.limits,
             leading=False,

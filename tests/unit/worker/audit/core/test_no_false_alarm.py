@@ -88,7 +88,7 @@ def _has_no_holes(past: History, place: int) -> bool:
     )
 
 
-DETERMINED = [each for each in COURSES if each.exactly_once or not each.equal_contents]
+DETERMINED = [chosen for chosen in COURSES if chosen.exactly_once or not chosen.equal_contents]
 """In the others contents recur at random and are repeated: some repeats are taken for records that moved
 (docs/audit.md, limits)."""
 
@@ -103,7 +103,9 @@ def test_two_comparisons_are_as_one(exactly_once: bool, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311
     past = history(Course(records=800, exactly_once=exactly_once), dice)
     first, second = past.compare_in_two(dice)
-    assert {each.kind for each in (*first.findings, *second.findings)} <= {FindingKind.REPEATED}
+    assert {finding.kind for finding in (*first.findings, *second.findings)} <= {
+        FindingKind.REPEATED
+    }
     assert len(first.findings) + len(second.findings) == past.repeats
     assert first.compared + second.compared == past.compare().compared
 
@@ -119,5 +121,7 @@ def test_a_lost_record_is_named_in_each_history_without_compaction(number: int) 
     middle = [o for o, c in original.items() if seen[c] == 1 and o < past.required]
     lost = middle[len(middle) // 2]
     found = past.without(original[lost]).compare()
-    named = [each for each in found.findings if each.kind is not FindingKind.REPEATED]
-    assert [(each.kind, each.source_offset) for each in named] == [(FindingKind.MISSING, lost)]
+    named = [finding for finding in found.findings if finding.kind is not FindingKind.REPEATED]
+    assert [(finding.kind, finding.source_offset) for finding in named] == [
+        (FindingKind.MISSING, lost)
+    ]

@@ -35,21 +35,21 @@ def test_they_agree_with_both_logs(course: Course, seed: int) -> None:
     segments = pairs.segments()
     view = MapView.of(segments)
     copies = defaultdict(list)
-    for place, each in past.target:
-        copies[each].append(place)
+    for place, original in past.target:
+        copies[original].append(place)
     known = [o for o, c in past.source if copies[c] and found.first_offset <= o < past.required]
     assert known
     for offset, record in past.source:
         if offset in known:
             assert view.forward(offset) == copies[record][-1]
             found_back = [
-                view.backward(each) for each in copies[record] if each >= segments[0].target
+                view.backward(copied) for copied in copies[record] if copied >= segments[0].target
             ]
             assert found_back[-1] == offset
             if len(found_back) == len(copies[record]):
                 assert set(found_back) == {offset}
             else:
-                assert all(each is not None and each <= offset for each in found_back)
+                assert all(back is not None and back <= offset for back in found_back)
         elif copies[record] and offset < found.first_offset:
             assert view.forward(offset) in (None, copies[record][-1])
 
@@ -92,7 +92,12 @@ def test_repeats_with_the_same_difference_are_not_joined_over_records_between_th
     pairs.add([0], [2], repeated=True)
     pairs.add([4], [6], repeated=True)
     pairs.add([1, 2], [4, 5])
-    assert [MapView.of(pairs.segments()).backward(each) for each in (2, 4, 5, 6)] == [0, 1, 2, 4]
+    assert [MapView.of(pairs.segments()).backward(offset) for offset in (2, 4, 5, 6)] == [
+        0,
+        1,
+        2,
+        4,
+    ]
 
 
 @example(3 * MAX_SEGMENTS)

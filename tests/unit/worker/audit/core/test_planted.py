@@ -24,7 +24,7 @@ def placed(records: Sequence[tuple[object, ...]]) -> list[Placed]:
 
 def picked(seed: int, count: int, apart: int = 2) -> list[int]:
     dice = random.Random(seed)  # noqa: S311
-    return [each * apart for each in dice.sample(range(5, COUNT // apart - 5), count)]
+    return [pick * apart for pick in dice.sample(range(5, COUNT // apart - 5), count)]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -53,7 +53,7 @@ def test_all_kinds_at_once(seed: int) -> None:
             copy.append(record)
     found = compare(original(), placed(copy), max_findings=COUNT)
     assert {
-        (each.kind, each.source_offset, each.target_offset) for each in found.findings
+        (finding.kind, finding.source_offset, finding.target_offset) for finding in found.findings
     } == expected
     assert len(found.findings) == len(expected)
     assert found.compared == COUNT - 300
@@ -64,7 +64,9 @@ def test_a_run_is_missing_from_the_middle(length: int) -> None:
     first = 7_000
     copy = [content(n) for n in range(COUNT) if not first <= n < first + length]
     found = compare(original(), placed(copy), max_findings=COUNT)
-    assert [each.source_offset for each in found.findings] == list(range(first, first + length))
+    assert [finding.source_offset for finding in found.findings] == list(
+        range(first, first + length)
+    )
     assert found.counts[FindingKind.MISSING] == length
 
 
@@ -82,10 +84,10 @@ def test_two_records_are_swapped(apart: int) -> None:
     copy = [content(n) for n in range(500)]
     copy[100], copy[100 + apart] = copy[100 + apart], copy[100]
     found = compare(original(500), placed(copy))
-    named = sorted((each.source_offset, each.target_offset) for each in found.findings)
+    named = sorted((finding.source_offset, finding.target_offset) for finding in found.findings)
     both = [(100, 100 + apart), (100 + apart, 100)]
     assert named in ([both[0]], [both[1]]) if apart == 1 else named == both
-    assert {each.kind for each in found.findings} == {FindingKind.REORDERED}
+    assert {finding.kind for finding in found.findings} == {FindingKind.REORDERED}
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,10 @@ def test_two_records_are_swapped(apart: int) -> None:
 def test_the_altered_part_is_named(part: int, name: str) -> None:
     copy = [list(content(n)) for n in range(200)]
     copy[77][part] = (("x", b"y"),) if part == 2 else 5 if part == 3 else b"other"
-    found = compare(original(200), placed([tuple(each) for each in copy]))
-    assert [(each.kind, each.detail) for each in found.findings] == [(FindingKind.ALTERED, name)]
+    found = compare(original(200), placed([tuple(record) for record in copy]))
+    assert [(finding.kind, finding.detail) for finding in found.findings] == [
+        (FindingKind.ALTERED, name)
+    ]
 
 
 def test_the_end_is_missing_and_a_foreign_record_is_in_its_place() -> None:
@@ -122,7 +126,7 @@ def test_what_is_not_copied_yet_is_left_to_the_next_comparison() -> None:
     """Behind the position, and behind the target's end: not verified, and not missing."""
     copy = [content(n) for n in range(300)]
     found = compare(original(500), placed(copy), required=400)
-    assert [each.source_offset for each in found.findings] == list(range(300, 400))
+    assert [finding.source_offset for finding in found.findings] == list(range(300, 400))
     assert found.next_offsets == (400, 300)
     found = compare(original(500), placed(copy), required=200)
     assert (found.next_offsets, found.findings) == ((300, 300), [])
@@ -133,11 +137,11 @@ def test_a_difference_at_the_end_does_not_verify_what_is_not_copied_yet(count: i
     copy = [content(n) for n in range(300)] + [content(999_999)]
     found = compare(original(count), placed(copy), required=300)
     assert found.next_offsets == (300, 301)
-    assert [each.kind for each in found.findings] == [FindingKind.FOREIGN]
+    assert [finding.kind for finding in found.findings] == [FindingKind.FOREIGN]
 
 
 def test_a_record_is_missing_behind_the_position_if_later_ones_are_copied() -> None:
     copy = [content(n) for n in range(450) if n != 420]
     found = compare(original(500), placed(copy), required=400)
-    assert [each.source_offset for each in found.findings] == [420]
+    assert [finding.source_offset for finding in found.findings] == [420]
     assert found.next_offsets == (450, 449)

@@ -1,0 +1,388 @@
+"""Takeovers from an owner that was lost, exactly once without transactions, between two real brokers.
+
+The former owner has committed nothing but where it began, so all that it copied is counted by the next one.
+The target forgets a producer five seconds after its last batch, by the time of the records, and closes an
+idle connection after two: so all that a day does to a takeover takes seconds.
+
+Every test ends with both logs: readers of committed and of all records find each record once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.model import Delivery, GapPolicy, OwnerEpoch, Partition, RouteSettings
+from ureplicator_testkit.copier.driver import StubDriver
+from ureplicator_testkit.copier.lane import RealLane
+from ureplicator_testkit.copier.lanes import LANES
+from ureplicator_testkit.histories.events import READ_COMMITTED, READ_UNCOMMITTED
+from ureplicator_testkit.records.comparison import compare
+from ureplicator_testkit.records.labels import labelled_records
+from ureplicator_testkit.records.topics import NewRecord, delete_records, offsets, read_all
+from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.java import KAFKA_VERSION, KAFKA_VERSIONS
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.versions import kafka_of_version
+from ureplicator_worker.lifeline.messages import Add, Grant
+
+VERSIONS = KAFKA_VERSIONS[1:] if os.environ.get("UREPLICATOR_KILLS") else (KAFKA_VERSION,)
+EXPIRATION_S, IDLE_S, SWEEP_S = 5.0, 2.0, 1.0
+FORGETFUL = {
+    "producer.id.expiration.ms": f"{EXPIRATION_S * 1_000:.0f}",
+    "producer.id.expiration.check.interval.ms": f"{SWEEP_S * 1_000:.0f}",
+    "connections.max.idle.ms": f"{IDLE_S * 1_000:.0f}",
+}
+AT_LEAST_ONCE, EXACTLY_ONCE = (RouteSettings(delivery=delivery) for delivery in Delivery)
+IN_TRANSACTIONS = LANES["exactly_once-handled"]
+"""Its positions are those of a build that sends everything exactly once in transactions."""
+NEVER_S = 3_600.0
+TRIES = 5
+COMPARED = "count and bytes disagree: all that was copied is compared by the second try"
+COPIED_S = 30.0
+COUNT = 300
+MORE = 50
+YEAR_MS = 365 * 24 * 3_600_000
+ANY_TIME = {
+    "retention.ms": "-1",
+    "message.timestamp.before.max.ms": str(2 * YEAR_MS),
+    "message.timestamp.after.max.ms": str(2 * YEAR_MS),
+}
+STAMPED = {"message.timestamp.type": "LogAppendTime"}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "500",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "500",
+    "delete.retention.ms": "100",
+}
+ROLLED_S = 0.6
+"""A segment is older than `segment.ms` then, and the next batch begins another one."""
+KEYS = 50
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def target(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    with kafka_of_version(request.param, name="forgetful", properties=FORGETFUL) as cluster:
+        yield cluster
+
+
+class Takeover:
+    """A topic, and its owners one after the other; epochs and records are numbered on."""
+
+    def __init__(self, lane: RealLane) -> None:
+        self.lane = lane
+        self._epoch = 0
+        self._count = 0
+        self._change: Callable[[NewRecord], NewRecord] | None = None
+
+    def make(
+        self,
+        partitions: int,
+        *,
+        source: Mapping[str, str] | None = None,
+        target: Mapping[str, str] | None = None,
+    ) -> None:
+        self.partitions = partitions
+        self.lane.make_source(partitions, source)
+        self.lane.make_target(partitions, target)
+
+    def fill(self, count: int, change: Callable[[NewRecord], NewRecord] | None = None) -> None:
+        """So many records more in each partition."""
+        first, self._count = self._count, self._count + count
+        self._change = change
+        records = labelled_records(
+            self.lane.topic, partitions=self.partitions, count=count, first=first
+        )
+        self.lane.fill(map(change, records) if change else records)
+
+    def own(
+        self,
+        *,
+        commit_interval_s: float = 0.3,
+        settings: RouteSettings = EXACTLY_ONCE,
+    ) -> StubDriver:
+        """The next owner, which fences all workers before it."""
+        former, self._epoch = self._epoch, self._epoch + 1
+        fence = tuple(id for n in range(1, former + 1) for id in self.lane.ids(f"w{n}"))
+
+        def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
+            return Grant(
+                epoch, partition.topic, fence=fence, had_position=former > 0, settings=settings
+            )
+
+        return self.lane.start(
+            self.partitions,
+            epoch=self._epoch,
+            worker=f"w{self._epoch}",
+            grant=grant,
+            commit_interval_s=commit_interval_s,
+        )
+
+    def copy_uncommitted(self) -> StubDriver:
+        """By an owner that has not committed the last COUNT records, at least, of any partition.
+
+        A new connection has it commit once more: then so many are copied again.
+        """
+        driver = self.own(commit_interval_s=NEVER_S)
+        for _ in range(TRIES):
+            wanted = self.source_ends()
+            ends = self.lane.target_ends
+            eventually(lambda: ends() == wanted, COPIED_S, "all is copied")  # noqa: B023
+            stored = self.lane.stored(self.partitions)
+            assert all(_appends(position) for position in stored.values())
+            if all(stored[number].offset <= end - COUNT for number, end in wanted.items()):
+                return driver
+            self.fill(COUNT, self._change)
+        raise AssertionError(f"committed all the time: {stored}")
+
+    def source_ends(self) -> dict[int, int]:
+        found = offsets(self.lane.source.bootstrap, self.topic)
+        return {number: end for number, (_, end) in found.items()}
+
+    def lose(self) -> None:
+        """An owner that copies all there is, commits nothing, and is killed."""
+        driver = self.copy_uncommitted()
+        driver.process.kill_tree()
+        driver.close()
+
+    def finish(self, *, settings: RouteSettings = EXACTLY_ONCE) -> StubDriver:
+        """By an owner that copies the rest, and ends."""
+        driver = self.own(settings=settings)
+        driver.wait_caught_up(COPIED_S)
+        driver.stop()
+        return driver
+
+    def retry(self, driver: StubDriver, *numbers: int) -> None:
+        """As a worker does after a temporary failure."""
+        partitions = [self.lane.at(number) for number in numbers]
+        for partition in partitions:
+            assert driver.failed.pop(partition).temporary
+        driver.send(Add(dict.fromkeys(partitions, OwnerEpoch(self._epoch))))
+
+    @property
+    def topic(self) -> str:
+        return self.lane.topic
+
+    def wait_copied(self) -> None:
+        """Wait until readers of all records find so many as the source has."""
+
+        def count(bootstrap: str) -> int:
+            return sum(map(len, read_all(bootstrap, self.topic, READ_UNCOMMITTED).values()))
+
+        lane = self.lane
+        wanted = count(lane.source.bootstrap)
+        eventually(lambda: count(lane.target.bootstrap) >= wanted, COPIED_S, "all is copied")
+
+    def assert_once(
+        self,
+        *,
+        stamped: bool = False,
+        isolations: Sequence[str] = (READ_COMMITTED, READ_UNCOMMITTED),
+    ) -> None:
+        """Each record of the source is there once, in order, for readers at each of the levels."""
+        source = read_all(self.lane.source.bootstrap, self.topic)
+        for isolation in isolations:
+            compare(source, self.lane.copied(isolation), timestamps=not stamped).assert_clean()
+
+    def assert_values(self, number: int, wanted: list[bytes | None]) -> None:
+        """Of a partition, whatever the source has left of it."""
+        for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+            assert [row.value for row in self.lane.copied(isolation)[number]] == wanted
+
+
+def _appends(position: Position) -> bool:
+    provenance = Provenance.decode(position.metadata)
+    return provenance is not None and provenance.appends is not None
+
+
+@pytest.fixture
+def takeover(
+    source_cluster: KafkaCluster, target: KafkaCluster, topic: str, fleet: str, tmp_path: Path
+) -> Iterator[Takeover]:
+    lane = RealLane(source_cluster, target, topic, fleet, tmp_path)
+    yield Takeover(lane)
+    lane.close()
+
+
+def at_any_time(record: NewRecord) -> NewRecord:
+    """Partition 0 holds records of last year, partition 1 of next year, partition 2 of today."""
+    now_ms = round(time.time() * 1_000)
+    return replace(record, timestamp=now_ms + (-YEAR_MS, YEAR_MS, 0)[record.partition])
+
+
+def test_several_owners_in_a_row_are_lost(takeover: Takeover) -> None:
+    """Records of any time: brokers forget the producer of old ones between any two batches."""
+    takeover.make(3, source=ANY_TIME, target=ANY_TIME)
+    takeover.fill(COUNT, at_any_time)
+    takeover.lose()
+    for _ in range(3):
+        takeover.fill(MORE, at_any_time)
+        driver = takeover.own()
+        driver.wait_online()
+        driver.process.kill_tree()
+        driver.close()
+    takeover.fill(MORE, at_any_time)
+    takeover.finish()
+    takeover.assert_once()
+
+
+@pytest.mark.parametrize("frozen_s", [0.0, EXPIRATION_S + SWEEP_S], ids=["short", "long"])
+def test_an_owner_thaws_behind_its_successor(takeover: Takeover, frozen_s: float) -> None:
+    """It has records in its hands when it thaws: they are refused by its epoch; or, when brokers have
+    forgotten the fence, it finds its connections closed, and is no owner any more."""
+    takeover.make(3, source=ANY_TIME, target=ANY_TIME)
+    takeover.fill(COUNT, at_any_time)
+    former = takeover.copy_uncommitted()
+    former.process.pause()
+    takeover.fill(MORE, at_any_time)
+    successor = takeover.own()
+    successor.wait_caught_up(COPIED_S)
+    time.sleep(frozen_s)
+    former.mode = "refuse"
+    former.process.resume()
+    mine = {takeover.lane.at(number) for number in range(3)}
+    eventually(lambda: former.failed.keys() == mine, COPIED_S, "the former owner gives up")
+    takeover.fill(MORE, at_any_time)
+    successor.wait_caught_up(COPIED_S)
+    successor.stop()
+    former.close()
+    takeover.assert_once()
+
+
+def test_a_target_that_stamps_records_itself(takeover: Takeover) -> None:
+    takeover.make(2, target=STAMPED)
+    takeover.fill(COUNT)
+    takeover.lose()
+    takeover.fill(MORE)
+    takeover.finish()
+    takeover.assert_once(stamped=True)
+
+
+def test_an_empty_log_is_restarted_before_the_takeover(takeover: Takeover, fleet: str) -> None:
+    """Behind its restart a broker knows no producer of a log without a batch. What lay behind the position is
+    unknown then, and stops the partition; a position at the end has nothing behind it."""
+    lane = takeover.lane
+    behind = Takeover(RealLane(lane.source, lane.target, f"{lane.topic}-2", fleet, lane.folder))
+    for each in (takeover, behind):
+        each.make(1)
+        each.fill(COUNT)
+    behind.lose()
+    driver = takeover.own()
+    driver.wait_caught_up(COPIED_S)
+    driver.process.kill_tree()
+    driver.close()
+    (at,), (end,) = (each.source_ends().values() for each in (takeover, behind))
+    for each in (takeover, behind):
+        delete_records(lane.target.bootstrap, each.topic, each.source_ends())
+    lane.target.restart()
+    takeover.fill(MORE)
+    takeover.finish()
+    rest = read_all(lane.source.bootstrap, takeover.topic)[0][at:]
+    takeover.assert_values(0, [row.value for row in rest])
+    stopped = behind.own()
+    reason = behind.lane.failure(stopped, 0)
+    assert f"the target's log begins at {end:,}, behind what was sent after the position" in reason
+    assert not stopped.failed[behind.lane.at(0)].temporary
+    behind.lane.close()
+    assert behind.lane.copied() == {0: ()}
+
+
+def test_records_are_deleted_before_the_takeover(takeover: Takeover) -> None:
+    """At the source a part of what was copied (0), or all of it and more (1); at the target a part (2)."""
+    takeover.make(3)
+    takeover.fill(COUNT)
+    takeover.lose()
+    end = takeover.source_ends()[0]
+    takeover.fill(MORE)
+    source = read_all(takeover.lane.source.bootstrap, takeover.topic)
+    values = {number: [row.value for row in rows] for number, rows in source.items()}
+    delete_records(takeover.lane.source.bootstrap, takeover.topic, {0: end - 200, 1: end + 10})
+    delete_records(takeover.lane.target.bootstrap, takeover.topic, {2: end - 10})
+    driver = takeover.own(settings=replace(EXACTLY_ONCE, on_gap=GapPolicy.EARLIEST))
+    compared = {takeover.lane.at(0), takeover.lane.at(1)}
+    eventually(lambda: driver.failed.keys() == compared, COPIED_S, COMPARED)
+    takeover.retry(driver, 0, 1)
+    driver.wait_caught_up(COPIED_S)
+    driver.stop()
+    takeover.assert_values(0, values[0])
+    takeover.assert_values(1, [*values[1][:end], *values[1][end + 10 :]])
+    takeover.assert_values(2, values[2][end - 10 :])
+    assert [(p.number, gap.first_offset, gap.next_offset) for p, gap in driver.gaps] == [
+        (1, end, end + 10)
+    ]
+
+
+def keyed(first: int, count: int) -> list[NewRecord]:
+    return [NewRecord(b"%d" % n, key=b"%d" % (n % KEYS)) for n in range(first, first + count)]
+
+
+def fewer_than(cluster: KafkaCluster, topic: str, count: int) -> bool:
+    return len(read_all(cluster.bootstrap, topic)[0]) < count
+
+
+@pytest.mark.parametrize(
+    ("both", "last"),
+    [(False, "a value"), (True, "a tombstone")],
+    ids=["source", "source and target"],
+)
+def test_compacted_logs(takeover: Takeover, both: bool, last: str) -> None:
+    """The cleaner has been at the source, or at both ends, since the copy: counts of records say nothing. Of
+    the last copied records the source has only some; a tombstone is gone from both ends."""
+    lane, topic = takeover.lane, takeover.topic
+    takeover.make(1, source=COMPACTED, target=COMPACTED if both else None)
+    lane.fill(keyed(0, COUNT // 2))
+    driver = takeover.own(commit_interval_s=NEVER_S)
+    eventually(lambda: lane.target_ends()[0] == COUNT // 2, COPIED_S, "the first half is copied")
+    time.sleep(ROLLED_S)
+    tombstone = [NewRecord(None, key=b"gone")] if last == "a tombstone" else keyed(COUNT - 1, 1)
+    lane.fill([*keyed(COUNT // 2, COUNT // 2 - 1), *tombstone])
+    eventually(lambda: lane.target_ends()[0] == COUNT, COPIED_S, "the second half is copied")
+    driver.process.kill_tree()
+    driver.close()
+    time.sleep(ROLLED_S)
+    lane.fill(keyed(COUNT, KEYS // 2))
+    for cluster in (lane.source, lane.target)[: 1 + both]:
+        few = partial(fewer_than, cluster, topic, COUNT // 2 + KEYS + 1)
+        eventually(few, COPIED_S, f"{cluster.name} is compacted")
+    is_behind = lane.stored(1)[0].offset < COUNT  # unless a new connection had it committed
+    driver = takeover.own()
+    if is_behind:
+        eventually(lambda: lane.at(0) in driver.failed, COPIED_S, COMPARED)
+        takeover.retry(driver, 0)
+    driver.wait_caught_up(COPIED_S)
+    driver.stop()
+    tries = len(driver.proof_requests)
+    assert lane.target_ends()[0] == COUNT + KEYS // 2 + tries, "a control record for each try"
+    kept = [row.value for row in lane.copied()[0]]
+    wanted = [record.value for record in keyed(COUNT, KEYS // 2)]
+    assert kept[-len(wanted) :] == wanted
+
+
+def test_delivery_is_changed_from_owner_to_owner(takeover: Takeover) -> None:
+    """All are killed but those that copy at least once, each with records that it has not committed."""
+    takeover.make(2)
+    for settings in (
+        *(AT_LEAST_ONCE, EXACTLY_ONCE, AT_LEAST_ONCE),
+        *(IN_TRANSACTIONS, EXACTLY_ONCE),
+    ):
+        takeover.fill(COUNT)
+        driver = takeover.own(settings=settings)
+        driver.wait_caught_up(COPIED_S)
+        if settings is AT_LEAST_ONCE:
+            driver.stop()
+            continue
+        takeover.fill(MORE)
+        takeover.wait_copied()
+        driver.process.kill_tree()
+        driver.close()
+    takeover.finish(settings=AT_LEAST_ONCE)
+    takeover.assert_once(isolations=[READ_COMMITTED])

@@ -1,0 +1,70 @@
+"""Reading of a log until what is looked for is found: for as long as that comes nearer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ureplicator_common.kafka.client import READ_COMMITTED
+from ureplicator_common.kafka.positions import COMMAND_S
+from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
+from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.behind import Behind, Place
+from ureplicator_worker.copier.takeover import reading
+from ureplicator_worker.copier.takeover.reading import read_logs
+from ureplicator_worker.copier.takeover.source_place import SourcePlace
+from ureplicator_worker.copier.takeover.witness import Witness
+
+COUNT = 12
+REQUEST_S = COMMAND_S / 4
+KEY = ("t", 0)
+
+
+class SlowCluster(MemoryCluster):
+    """Each request takes a while."""
+
+    def _request(self, name: str) -> None:
+        self._paused_s += REQUEST_S
+        super()._request(name)
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> SlowCluster:
+    """With one batch in each response."""
+    monkeypatch.setattr(reading, "FETCH_BYTES", 1)
+    kafka = MemoryKafka("A", {"t": 1})
+    for number in range(COUNT):
+        kafka.logs[KEY].put(batches.batch([(number, None, b"%d" % number, ())]))
+    return SlowCluster(kafka)
+
+
+def place_behind(count: int) -> SourcePlace:
+    last = Witness(count - 1, None, b"%d" % (count - 1), ())
+    return SourcePlace(position=0, behind=Behind(count, 0, last=last))
+
+
+def test_what_takes_long_is_read_to_its_end(source: SlowCluster) -> None:
+    place = place_behind(COUNT)
+    errors = read_logs(source, source.view(["t"]), {KEY: place}, isolation=READ_COMMITTED)
+    assert errors == {}
+    assert place.place == Place(COUNT, 0)
+
+
+class Waiting:
+    """Looks for what never comes."""
+
+    offset = COUNT
+    done = False
+
+    def add(self, records: bytes, row: Any) -> None:
+        assert not records
+
+    def out_of_range(self, log_start: int) -> None:
+        raise AssertionError(log_start)
+
+
+def test_what_does_not_come_is_given_up(source: SlowCluster) -> None:
+    errors = read_logs(source, source.view(["t"]), {KEY: Waiting()}, isolation=READ_COMMITTED)
+    assert str(errors[KEY]) == "t/0 not read in 5 s: its end is not there yet"

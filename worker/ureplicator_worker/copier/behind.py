@@ -1,0 +1,77 @@
+"""What a former owner has copied behind a stored position, and where that ends at the source.
+
+Exactly once without transactions it is counted at the target and found at the source (`copier.takeover`), so
+that it is not copied again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.client import ClusterView
+from ureplicator_common.kafka.list_offsets import OffsetOrError, TopicPartition
+
+
+class TargetLost(OperatingError):
+    """The target has lost records that it acknowledged."""
+
+
+class Uncountable(OperatingError):
+    """Nothing tells how many records were appended."""
+
+
+class Disagreement(OperatingError):
+    """Count and bytes name different records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """`count` records were appended behind the position, under a producer that is fenced now.
+
+    They lie from `first` on without a hole; -1: there are some. `end`: next offset of the log, behind the
+    control record. `last`: the last of them, if it is still there. `copies`: all that are still there, where
+    they were collected.
+    """
+
+    count: int
+    end: int
+    first: int = -1
+    last: Any = None
+    copies: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Next source offset, and the leader epoch of the batch before it."""
+
+    offset: int
+    leader_epoch: int
+
+
+BehindOrError = Behind | OperatingError
+PlaceOrError = Place | OperatingError
+
+
+class CountBehind(Protocol):
+    """Counts what lies behind positions. Each method belongs to one thread."""
+
+    def at_target(
+        self,
+        stored: Mapping[TopicPartition, Position],
+        view: ClusterView,
+        ends: Mapping[TopicPartition, OffsetOrError],
+    ) -> dict[TopicPartition, BehindOrError]:
+        """What lies behind each position that names a producer, which is fenced first. Raises
+        ClusterUnavailable."""
+
+    def collect(self, partition: TopicPartition) -> None:
+        """Read all copies of this partition the next time: count and bytes disagree."""
+
+    def at_source(
+        self, wanted: Mapping[TopicPartition, tuple[int, Behind]], view: ClusterView
+    ) -> dict[TopicPartition, PlaceOrError]:
+        """The source's offsets behind so many records after each position."""

@@ -1,0 +1,131 @@
+"""Producers of the data that a copier sends exactly once without transactions.
+
+Each has a transactional id of its own, by which a successor fences it, and serves a target partition once:
+its sequences there begin at 0. So partitions share one until one of them begins again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.provenance import DataProducer
+from ureplicator_common.kafka.transactions.position_rows import TargetPartition
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.messages import Begun
+from ureplicator_worker.copier.ownership.position_records import target_key
+from ureplicator_worker.copier.ownership.target_check import CheckedTarget, CheckTarget
+from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.start_position import CannotStart, cluster_errors_named
+
+RENEW_S = 12 * 3600.0
+"""Coordinators forget a transactional id that is not used (`transactional.id.expiration.ms`, 7 days)."""
+
+
+@dataclass(slots=True)
+class _Used:
+    """Id of a producer, and when its coordinator was last asked for it."""
+
+    id: int
+    at_s: float
+
+
+class DataProducers:
+    """`new_name`: a name that was never used, each time. `check` None: every target will do."""
+
+    def __init__(
+        self,
+        store: PositionStore,
+        new_name: Callable[[], str],
+        *,
+        check: CheckTarget | None = None,
+    ) -> None:
+        self._store = store
+        self._new_name = new_name
+        self._check = check
+        self._target = CheckedTarget()
+        self._current: DataProducer | None = None
+        self._served: set[TargetPartition] = set()
+        self._names: dict[Partition, str] = {}
+        self._used: dict[str, _Used] = {}
+
+    def refused(self, begun: Iterable[Begun]) -> dict[Partition, CannotStart]:
+        """Those for which the target cannot be used, with the reason: brokers may change, so they are tried
+        again."""
+        fenced = [event.partition for event in begun if is_fenced(event)]
+        if fenced and self._check is not None:
+            self._target = self._check.checked()
+        if not self._target.refusal:
+            return {}
+        return dict.fromkeys(fenced, CannotStart(self._target.refusal, temporary=True))
+
+    def given(self, begun: Mapping[Partition, Begun], now_s: float) -> dict[Partition, Begun]:
+        """With a producer for those that are sent exactly once without transactions. Raises
+        ClusterUnavailable."""
+        keys = {part: target_key(event) for part, event in begun.items() if is_fenced(event)}
+        if not keys:
+            return dict(begun)
+        with cluster_errors_named("target"):
+            producers = self.assign(keys, now_s)
+        return {
+            part: replace(event, beginning=self._beginning(event, producers.get(part)))
+            for part, event in begun.items()
+        }
+
+    def _beginning(self, event: Begun, producer: DataProducer | None) -> StartPosition:
+        return replace(event.beginning, appends=producer, producer_kept_s=self._target.kept_s)
+
+    def assign(
+        self, partitions: Mapping[Partition, TargetPartition], now_s: float
+    ) -> dict[Partition, DataProducer]:
+        """A producer for each that its target partition has not had. Raises ClusterUnavailable."""
+        if not partitions:
+            return {}
+        current = self._current
+        if current is None or not self._served.isdisjoint(partitions.values()):
+            name = self._new_name()
+            producer = self._store.data_producer(name)
+            current = self._current = DataProducer(name, producer.id, producer.epoch)
+            self._served.clear()
+            self._used[name] = _Used(producer.id, now_s)
+        self._served.update(partitions.values())
+        self._names |= dict.fromkeys(partitions, current.name)
+        return dict.fromkeys(partitions, current)
+
+    def forget(self, partition: Partition) -> None:
+        self._names.pop(partition, None)
+
+    def renew(self, now_s: float) -> list[Partition]:
+        """Have the coordinators keep the ids in use for longer. Returns the partitions that need another
+        producer: theirs has another id by its name, since it was forgotten or its epochs ran out, so by the
+        name nobody fences it. Raises ClusterUnavailable."""
+        lost: list[Partition] = []
+        for name, used in list(self._used.items()):
+            if now_s - used.at_s < RENEW_S:
+                continue
+            partitions = [part for part, named in self._names.items() if named == name]
+            try:
+                kept = bool(partitions) and self._store.data_producer(name).id == used.id
+            except ClusterUnavailable:
+                if lost:  # the others are due again at the next step
+                    return lost
+                raise
+            if kept:
+                used.at_s = now_s
+                continue
+            lost += partitions
+            del self._used[name]
+            if self._current is not None and self._current.name == name:
+                self._current = None
+        return lost
+
+
+def is_fenced(begun: Begun) -> bool:
+    return begun.grant.settings.is_fenced(begun.partition.topic)
+
+
+def random_suffix() -> str:
+    return secrets.token_hex(4)

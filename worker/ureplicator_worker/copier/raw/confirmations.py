@@ -1,0 +1,57 @@
+"""Connections over which a partition may be sent that is fenced and counted, exactly once.
+
+A process that was stopped for longer than brokers keep a fence finds its connections closed. So a partition
+is sent only over a connection that was opened, and to a leader of an epoch that was known, before its owner
+was last confirmed: its position was committed once more since. That is refused to an owner that was replaced.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ureplicator_worker.copier.messages import ConfirmationNeeded
+from ureplicator_worker.copier.net.connection import BrokerConnection
+from ureplicator_worker.copier.net.connections import Connections
+from ureplicator_worker.copier.raw.partition import SendSide
+
+
+class Confirmations:
+    def __init__(
+        self, connections: Connections, post: Callable[[ConfirmationNeeded], None]
+    ) -> None:
+        self._connections = connections
+        self._post = post
+
+    def sendable(
+        self, partitions: deque[SendSide], connection: BrokerConnection
+    ) -> deque[SendSide]:
+        """Those of them that may send over the connection. The others are held back until they are
+        confirmed."""
+        unconfirmed = [
+            send for send in partitions if send.fenced and not self._is_confirmed(send, connection)
+        ]
+        if not unconfirmed:
+            return partitions
+        for send in unconfirmed:
+            self.need(send)
+        return deque(send for send in partitions if not send.confirming)
+
+    def _is_confirmed(self, send: SendSide, connection: BrokerConnection) -> bool:
+        serial, epoch = send.confirmed
+        return (
+            connection.serial <= serial
+            and self._connections.leader(*send.topic_partition).epoch <= epoch
+        )
+
+    def need(self, send: SendSide) -> None:
+        """Hold the partition back until its position is committed once more."""
+        if not send.confirming:
+            send.confirming = True
+            self.mark(send)
+            self._post(ConfirmationNeeded(send.partition))
+
+    def mark(self, send: SendSide) -> None:
+        """What is open now may be used as soon as the owner is confirmed."""
+        epoch = self._connections.leader(*send.topic_partition).epoch
+        send.confirmed = self._connections.opened, epoch

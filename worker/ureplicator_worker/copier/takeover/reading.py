@@ -1,0 +1,156 @@
+"""Reading of many logs at once, each until what is looked for is found. Blocking.
+
+One request goes to each leader, for all of its logs that are not done, without a fetch session. A response
+without a batch shows nothing: the control record may be on its way, or the broker reads from tiered storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from kafka.protocol.consumer import FetchResponse
+
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
+from ureplicator_common.kafka.client import (
+    EARLIEST,
+    READ_UNCOMMITTED,
+    ClusterClient,
+    ClusterView,
+)
+from ureplicator_common.kafka.errors import ErrorCode, error_name, refusal
+from ureplicator_common.kafka.list_offsets import TopicPartition, by_leader, offsets_at
+from ureplicator_common.kafka.log_offsets import fetch_request
+from ureplicator_common.kafka.positions import COMMAND_S
+from ureplicator_worker.batches.header import CorruptBatch
+
+FETCH_BYTES = 1 << 20
+RESPONSE_BYTES = 16 << 20
+PAUSE_S = 0.01
+
+
+class Unreadable(OperatingError):
+    """A log could not be read to what was looked for."""
+
+    def __init__(self, reason: str, *, temporary: bool) -> None:
+        super().__init__(reason)
+        self.temporary = temporary
+
+
+class Reading(Protocol):
+    """`offset`: to be fetched next. `add` raises CorruptBatch and OperatingErrors, `out_of_range` these."""
+
+    offset: int
+
+    @property
+    def done(self) -> bool: ...
+
+    def add(self, records: bytes, row: Any) -> None: ...
+
+    def out_of_range(self, log_start: int) -> None: ...
+
+
+def read_logs(
+    client: ClusterClient,
+    view: ClusterView,
+    readings: Mapping[TopicPartition, Reading],
+    *,
+    isolation: int = READ_UNCOMMITTED,
+) -> dict[TopicPartition, OperatingError]:
+    """Read until each is done; the errors of those that are not: they did not move for COMMAND_S, or
+    the client's own limit is over (`within`). Raises ClusterUnavailable."""
+    errors: dict[TopicPartition, OperatingError] = {}
+    reasons: dict[TopicPartition, str] = {}
+    due_s = dict.fromkeys(readings, client.deadline_s(COMMAND_S))
+    while waiting := [key for key, item in readings.items() if key not in errors and not item.done]:
+        before = {key: readings[key].offset for key in waiting}
+        out: list[TopicPartition] = []
+        for key, row in _rows(client, view, before, isolation, reasons):
+            try:
+                _take(readings[key], row, key, client.name)
+            except OperatingError as error:
+                errors[key] = error
+            except _OutOfRange:
+                out.append(key)
+            except _NotNow as error:
+                reasons[key] = str(error)
+        moved = [key for key in waiting if readings[key].offset != before[key]]
+        due_s |= dict.fromkeys(moved, client.deadline_s(COMMAND_S))
+        errors |= dict(_go_on_in_range(client, view, {key: readings[key] for key in out}))
+        now_s = client.now_s()
+        for key in waiting:
+            if now_s > due_s[key] and key not in errors and not readings[key].done:
+                errors[key] = _late(key, reasons)
+        if not moved:
+            client.pause(PAUSE_S)
+            view = client.view(sorted({topic for topic, _ in waiting}))
+    return errors
+
+
+class _NotNow(Exception):
+    """The next response may have it."""
+
+
+class _OutOfRange(Exception):
+    """The log has no such offset. The response does not say where it begins: its log start is -1."""
+
+
+def _late(key: TopicPartition, reasons: Mapping[TopicPartition, str]) -> Unreadable:
+    reason = reasons.get(key, "its end is not there yet")
+    return Unreadable(f"{key[0]}/{key[1]} not read in {COMMAND_S:.0f} s: {reason}", temporary=True)
+
+
+def _rows(
+    client: ClusterClient,
+    view: ClusterView,
+    offsets: Mapping[TopicPartition, int],
+    isolation: int,
+    reasons: dict[TopicPartition, str],
+) -> Iterator[tuple[TopicPartition, Any]]:
+    for broker, keys in by_leader(view, offsets).items():
+        request = fetch_request(
+            {key: offsets[key] for key in keys},
+            max_bytes_each=FETCH_BYTES,
+            max_bytes=RESPONSE_BYTES,
+            isolation=isolation,
+        )
+        try:
+            response = client.call(broker, request, FetchResponse)
+        except ClusterUnavailable as error:
+            reasons |= dict.fromkeys(keys, str(error))
+            continue
+        for topic in response.responses:
+            for row in topic.partitions:
+                key = topic.topic, row.partition_index
+                if key in offsets:
+                    yield key, row
+
+
+def _take(reading: Reading, row: Any, key: TopicPartition, cluster: str) -> None:
+    if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise _OutOfRange
+    if row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        reason = refusal(row.error_code, f"READ on topic {key[0]}", cluster)
+        raise Unreadable(f"{key[0]}/{key[1]}: {reason}", temporary=True)
+    if row.error_code:
+        raise _NotNow(error_name(row.error_code))
+    try:
+        reading.add(bytes(row.records or b""), row)
+    except CorruptBatch as error:
+        raise Unreadable(f"{key[0]}/{key[1]}: {error}", temporary=True) from error
+
+
+def _go_on_in_range(
+    client: ClusterClient, view: ClusterView, readings: Mapping[TopicPartition, Reading]
+) -> Iterator[tuple[TopicPartition, OperatingError]]:
+    """Tell each where its log begins; the errors of those that end there."""
+    starts = dict.fromkeys(readings, EARLIEST)
+    for portion in offsets_at(client, view, starts, isolation=READ_UNCOMMITTED):
+        for key, start in portion.items():
+            if isinstance(start, PartitionUnavailable):
+                continue  # the next response says the same
+            try:
+                readings[key].out_of_range(start)
+            except OperatingError as error:
+                yield key, error
