@@ -24,12 +24,13 @@ from ureplicator_testkit.copier.mapped_lane import (
     mapped,
     start_mapped,
 )
-from ureplicator_testkit.records.topics import NewRecord
+from ureplicator_testkit.records.topics import NewRecord, offsets
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_testkit.servers.replicas import create_placed, in_sync
+from ureplicator_testkit.servers.replicas import create_placed, in_sync, settle
 
 DATA_BROKER, MAP_BROKER = 1, 2
+ISOLATION = ("read_committed", "read_uncommitted")
 PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "min.insync.replicas": "1",
@@ -52,6 +53,7 @@ def lane(
 ) -> Iterator[RealLane]:
     if not pair.process(MAP_BROKER).running:
         pair.restart(MAP_BROKER)
+    settle(pair)
     lane = RealLane(source_cluster, pair, topic, fleet, tmp_path)
     lane.make_source(1)
     create_placed(pair, topic, ((DATA_BROKER,),))
@@ -68,6 +70,20 @@ def mapped_segment(lane: RealLane) -> int:
 
 def has_moved(lane: RealLane, before: int) -> bool:
     return lane.stored(1)[0].offset > before
+
+
+def write_map(lane: RealLane, driver: StubDriver, name: str) -> None:
+    """Returns when its transaction has ended in the map, too: a coordinator that cannot write the marker
+    there begins no other one for the copier."""
+    lane.fill_in_turn(0)
+    driver.wait_caught_up()
+    eventually(lambda: mapped_segment(lane) != NOT_MAPPED, 20, "the map is written")
+    eventually(partial(is_ended, lane, name), 20, "no transaction is open in the map")
+
+
+def is_ended(lane: RealLane, name: str) -> bool:
+    ends = (offsets(lane.target.bootstrap, name, isolation=level) for level in ISOLATION)
+    return len({end for found in ends for _, end in found.values()}) == 1
 
 
 def copy_without_map(lane: RealLane, driver: StubDriver, reason: str) -> None:
@@ -101,9 +117,7 @@ def test_without_the_leader_of_the_map_copying_goes_on(
     name = map_topic(fleet=lane.fleet, route=ROUTE)
     create_placed(pair, name, ((MAP_BROKER,),), config=CONFIGS)
     driver = start_mapped(lane, map_settings(delivery), resumed=False)
-    lane.fill_in_turn(0)
-    driver.wait_caught_up()
-    eventually(lambda: mapped_segment(lane) != NOT_MAPPED, 20, "the map is written")
+    write_map(lane, driver, name)
     pair.kill(MAP_BROKER)
     copy_without_map(lane, driver, "offset map is not written")
     pair.restart(MAP_BROKER)
@@ -118,9 +132,7 @@ def test_with_too_few_replicas_of_the_map_in_sync_copying_goes_on(
     config = {**CONFIGS, "min.insync.replicas": "2"}
     create_placed(pair, name, ((DATA_BROKER, MAP_BROKER),), config=config)
     driver = start_mapped(lane, map_settings(Delivery.EXACTLY_ONCE), resumed=False)
-    lane.fill_in_turn(0)
-    driver.wait_caught_up()
-    eventually(lambda: mapped_segment(lane) != NOT_MAPPED, 20, "the map is written")
+    write_map(lane, driver, name)
     pair.kill(MAP_BROKER)
     eventually(lambda: in_sync(pair, name, 0) == {DATA_BROKER}, 30, "the replica is out of sync")
     copy_without_map(lane, driver, "1 of 2 replicas are in sync, min.insync.replicas requires 2")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import Position
@@ -44,12 +44,21 @@ class Behind:
     copies: tuple[Any, ...] | None = None
 
 
+class Span(NamedTuple):
+    """Records of the source, of which each has the offset behind the one before."""
+
+    first: int
+    records: int
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Next source offset, and the leader epoch of the batch before it."""
+    """Next source offset, and the leader epoch of the batch before it. `spans`: the records before it that
+    were copied; none where they are not known."""
 
     offset: int
     leader_epoch: int
+    spans: tuple[Span, ...] = ()
 
 
 BehindOrError = Behind | OperatingError

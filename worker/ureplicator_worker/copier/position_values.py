@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import NOT_MAPPED, DataProducer, Provenance
 from ureplicator_common.kafka.transactions.producer_memory import PRODUCER_KEPT_S
-from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_common.offset_map.segments import MapSegment, joined
+from ureplicator_worker.copier.behind import Span
 from ureplicator_worker.lifeline.messages import Grant
 
 
@@ -20,12 +21,20 @@ class AcknowledgedEnd(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Records that a former owner copied behind the position: `records` offsets without a hole from `source`
-    on lie at the target from `target` on."""
+    """Records that a former owner copied behind the stored position `source`: those of the spans, which lie
+    at the target from `target` on without a hole."""
 
     source: int
     target: int
-    records: int
+    spans: tuple[Span, ...]
+
+    def segments(self) -> tuple[MapSegment, ...]:
+        """The same for the offset map."""
+        found = [MapSegment(self.source, self.source, self.target)]
+        for first, records in self.spans:
+            target = found[-1].target_end
+            found.append(MapSegment(first, first + records, target, follows=True))
+        return joined(found)
 
 
 @dataclass(frozen=True, slots=True)

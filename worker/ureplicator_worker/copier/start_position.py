@@ -52,6 +52,7 @@ from ureplicator_worker.copier.behind import (
     BehindOrError,
     CountBehind,
     Disagreement,
+    Place,
     PlaceOrError,
     TargetLost,
     Uncountable,
@@ -205,17 +206,18 @@ def _placed(decision: StartDecision, place: PlaceOrError) -> StartPosition | Can
         decision.beginning,
         position=place.offset,
         leader_epoch=place.leader_epoch,
-        counted=counted_between(decision, place.offset),
+        counted=counted_records(decision, place),
     )
 
 
-def counted_between(decision: StartDecision, offset: int) -> Counted | None:
-    """What lies behind the position, up to an offset of the source; None where either log has holes."""
+def counted_records(decision: StartDecision, place: Place) -> Counted | None:
+    """What lies behind the position, up to a place of the source; None if the target's log has holes there,
+    or the source has lost some."""
     behind, position = decision.behind, decision.beginning.position
     assert behind is not None
-    if behind.first < 0 or offset - position != behind.count:
+    if behind.first < 0 or not place.spans:
         return None
-    return Counted(position, behind.first, behind.count)
+    return Counted(position, behind.first, place.spans)
 
 
 def _not_placed(error: OperatingError, behind: Behind | None) -> CannotStart:

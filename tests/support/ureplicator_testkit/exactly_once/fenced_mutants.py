@@ -15,15 +15,16 @@ from ureplicator_worker.batches.committed import committed_batches
 from ureplicator_worker.batches.header import CONTROL, Header, Kind, spans
 from ureplicator_worker.copier import committer, start_position
 from ureplicator_worker.copier.at_least_once import CommittedPosition
-from ureplicator_worker.copier.behind import Behind
+from ureplicator_worker.copier.behind import Behind, Place, Span
 from ureplicator_worker.copier.committer import Committer
 from ureplicator_worker.copier.lanes import raw_lane
 from ureplicator_worker.copier.lanes.raw_lane import RawLane
-from ureplicator_worker.copier.ownership import thread
+from ureplicator_worker.copier.messages import Begun
+from ureplicator_worker.copier.ownership import position_records, thread
 from ureplicator_worker.copier.ownership.data_producers import DataProducers
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
 from ureplicator_worker.copier.ownership.thread import Ownership
-from ureplicator_worker.copier.position_values import Counted
+from ureplicator_worker.copier.position_values import Commitment, Counted
 from ureplicator_worker.copier.raw import send_window, target
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.send_window import SendWindow
@@ -38,12 +39,13 @@ Patch = tuple[Any, str, Any]
 
 _ADD = TargetTail.add
 _AT_TARGET = Takeovers.at_target
-_ACCEPTED = Ownership._accepted
+_ATTEMPT = Ownership._attempt
 _BATCHES = committed_batches
 _CAN_SEND = SendWindow.can_send
 _ASSIGN = DataProducers.assign
 _COUNTED = TargetTail._counted
 _FIND = SourcePlace._count
+_FIRST = position_records.first_commitment
 _IN_DOUBT = Target._is_in_doubt
 _NEED = Target.need_producer
 _PROGRESS = RawLane.progress
@@ -251,9 +253,14 @@ def _unplaced(decision: Any, place: Any) -> Any:
     return decision.beginning
 
 
-def _any_counted(decision: Any, offset: int) -> Counted:
+def _any_counted(decision: Any, place: Place) -> Counted:
+    """As if neither log had holes."""
     behind, position = decision.behind, decision.beginning.position
-    return Counted(position, max(0, behind.first), behind.count)
+    return Counted(position, max(0, behind.first), (Span(position, behind.count),))
+
+
+def _without_rows(begun: Begun) -> Commitment:
+    return replace(_FIRST(begun), segments=())
 
 
 def _initialised_once(self: Any) -> None:
@@ -265,13 +272,13 @@ def _proven_for_ever(self: Any) -> None:
     self.state = OrderState.PROVEN
 
 
-def _accepted_unseen(self: Any, request: Any, number: int = 0) -> bool:
+def _attempt_unseen(self: Any, request: Any, number: int = 0) -> Any:
     """A missing response to a commit is taken for a success."""
     if not number:
-        return bool(_ACCEPTED(self, request))
+        return _ATTEMPT(self, request)
     with suppress(OperatingError):
-        request()
-    return True
+        return request()
+    return {}
 
 
 FENCED_MUTANTS: Mapping[str, Patch] = {
@@ -295,8 +302,9 @@ FENCED_MUTANTS: Mapping[str, Patch] = {
     "never-collected": (Takeovers, "collect", _nothing),
     "nothing-left-nothing-copied": (SourcePlace, "_before_all", _at_position),
     "matched-in-any-order": (source_place, "matching", _unordered),
-    "holes-mapped": (start_position, "counted_between", _any_counted),
-    "count-not-mapped": (start_position, "counted_between", _nothing),
+    "holes-mapped": (start_position, "counted_records", _any_counted),
+    "first-rows-left-out": (thread, "first_commitment", _without_rows),
+    "count-not-mapped": (start_position, "counted_records", _nothing),
     "same-producer": (DataProducers, "assign", _same_producer),
     "not-renewed": (DataProducers, "renew", _no_longer),
     "renewed-in-vain": (DataProducers, "renew", _asked_in_vain),
@@ -319,7 +327,7 @@ FENCED_MUTANTS: Mapping[str, Patch] = {
     "no-slot-fence": (MemoryPositions, "fence", _nothing),
     "initialised-once": (ProofOrder, "restart", _initialised_once),
     "no-restart": (ProofOrder, "restart", _proven_for_ever),
-    "unseen-is-committed": (Ownership, "_accepted", _accepted_unseen),
+    "unseen-is-committed": (Ownership, "_attempt", _attempt_unseen),
     "confirmed-at-once": (Committer, "confirm", _confirmed_at_once),
     "not-confirmed": (Confirmations, "_is_confirmed", _true),
     "old-connection": (Confirmations, "_is_confirmed", _by_epoch),

@@ -27,7 +27,7 @@ Patch = tuple[Any, str, Any]
 """Object, attribute, and its replacement."""
 
 _ABORT = TransactionCommitter.abort
-_ACCEPTED = Ownership._accepted
+_ATTEMPT = Ownership._attempt
 _BEGIN = LaneTransaction.begin
 _BEGIN_NEXT = TransactionCommitter._begin
 _CONFIRMED = TransactionCommitter.on_confirmed
@@ -99,13 +99,13 @@ def _proven_for_ever(self: Any) -> None:
     self.state = OrderState.PROVEN
 
 
-def _accepted_unseen(self: Any, request: Any, number: int = 0) -> bool:
+def _attempt_unseen(self: Any, request: Any, number: int = 0) -> Any:
     """A missing response to a commit is taken for a success."""
     if not number:
-        return bool(_ACCEPTED(self, request))
+        return _ATTEMPT(self, request)
     with suppress(OperatingError):
-        request()
-    return True
+        return request()
+    return {}
 
 
 def _left(self: Any, partition: Partition, now_s: float) -> None:
@@ -160,7 +160,7 @@ MUTANTS: Mapping[str, Patch] = {
     "no-fence": (MemoryPositions, "fence", _nothing),
     "fenced-goes-on": (TransactionCommitter, "on_fenced", _nothing),
     "failed-goes-on": (TransactionCommitter, "on_failed", _nothing),
-    "unseen-is-committed": (Ownership, "_accepted", _accepted_unseen),
+    "unseen-is-committed": (Ownership, "_attempt", _attempt_unseen),
     "leaves-uncommitted": (TransactionCommitter, "leave", _left),
     "aborted-here-alone": (TransactionCommitter, "abort", _aborted_here_alone),
     "abort-goes-on": (LaneTransaction, "end", _nothing),

@@ -11,7 +11,7 @@ from ureplicator_common.kafka.positions import COMMAND_S
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.behind import Behind, Place
+from ureplicator_worker.copier.behind import Behind, Place, Span
 from ureplicator_worker.copier.takeover import reading
 from ureplicator_worker.copier.takeover.reading import read_logs
 from ureplicator_worker.copier.takeover.source_place import SourcePlace
@@ -49,7 +49,7 @@ def test_what_takes_long_is_read_to_its_end(source: SlowCluster) -> None:
     place = place_behind(COUNT)
     errors = read_logs(source, source.view(["t"]), {KEY: place}, isolation=READ_COMMITTED)
     assert errors == {}
-    assert place.place == Place(COUNT, 0)
+    assert place.place == Place(COUNT, 0, (Span(0, COUNT),))
 
 
 class Waiting:

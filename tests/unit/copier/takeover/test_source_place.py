@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchResponse
 from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import TRANSACTIONAL
-from ureplicator_worker.copier.behind import Behind, Disagreement, Place
+from ureplicator_worker.copier.behind import Behind, Disagreement, Place, Span
 from ureplicator_worker.copier.takeover.reading import Unreadable
 from ureplicator_worker.copier.takeover.source_place import SourcePlace, matching
 from ureplicator_worker.copier.takeover.witness import STAMPED_MS, Placed, Witness
@@ -76,6 +76,7 @@ def test_records_are_counted_over_batches(count: int, collected: bool) -> None:
     put(log, 4, 5, 6, 7)
     found = find(log, copied(*range(1, 1 + count), collected=collected), position=1)
     assert found.offset == 1 + count
+    assert found.spans == (() if collected else (Span(1, count),))
 
 
 @pytest.mark.parametrize("collected", [False, True])
@@ -88,7 +89,9 @@ def test_what_is_not_copied_does_not_count(collected: bool) -> None:
     end(log, 6, commit=True)
     put(log, 6, 9, deltas=[0, 3])
     put(log, 10)
-    assert find(log, copied(2, 3, 6, 9, collected=collected)).offset == 10
+    found = find(log, copied(2, 3, 6, 9, collected=collected))
+    assert found.offset == 10
+    assert found.spans == (() if collected else (Span(2, 2), Span(6, 1), Span(9, 1)))
 
 
 def test_a_record_that_is_another_one_disagrees() -> None:

@@ -33,6 +33,7 @@ def first_commitment(begun: Begun) -> Commitment:
         begun.grant,
         start,
         start.target_end,
+        start.counted.segments() if start.counted and begun.grant.settings.offset_map else (),
         appends=start.appends,
     )
 

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable, Position
@@ -35,7 +35,6 @@ from ureplicator_common.kafka.map_log import MapLog
 from ureplicator_common.kafka.positions import COMMAND_S, CommitRefused, PositionStore
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.position_rows import (
-    TargetPartition,
     readable,
     unreadable,
 )
@@ -56,7 +55,6 @@ from ureplicator_worker.copier.messages import (
     Forget,
     Forgotten,
     Join,
-    Joined,
     Locate,
     Located,
     NewProducer,
@@ -87,7 +85,7 @@ from ureplicator_worker.copier.ownership.source_side import SourceSide
 from ureplicator_worker.copier.ownership.target_check import CheckTarget
 from ureplicator_worker.copier.ownership.transactional import TransactionalDelivery
 from ureplicator_worker.copier.ownership.trials import FIRST, Trials
-from ureplicator_worker.copier.position_values import Commitment, MapMark, StartPosition
+from ureplicator_worker.copier.position_values import Commitment, StartPosition
 from ureplicator_worker.copier.start_position import (
     CannotStart,
     Disagrees,
@@ -97,6 +95,7 @@ from ureplicator_worker.copier.start_position import (
 from ureplicator_worker.lifeline.messages import Add, Failed, Grant, ProofResponse
 
 RETRY_S = 0.5
+T = TypeVar("T")
 
 
 class Ownership:
@@ -240,7 +239,6 @@ class Ownership:
                     self._order.restart()
                 self._commit(held, number)
             case Join():
-                joined: list[Joined] = []
                 request = partial(
                     join,
                     command,
@@ -249,10 +247,8 @@ class Ownership:
                     markers=self._markers,
                     now_s=self._clock.monotonic_s(),
                 )
-                if self._order.state is OrderState.PROVEN and self._accepted(
-                    lambda: joined.append(request())
-                ):
-                    self._post(*joined)
+                if self._order.state is OrderState.PROVEN and (joined := self._attempt(request)):
+                    self._post(joined)
             case Abort(producer):
                 if self._transactions.is_announced(producer):
                     self._order.restart()
@@ -371,13 +367,19 @@ class Ownership:
             self._retry_later(unavailable)
             return
         fresh = {part: first_commitment(event) for part, event in begun.items() if is_first(event)}
-        first = self._trials.first(begun, job.stored, fresh=self._written(fresh, marks={}))
+        for event in begun.values():
+            self._maps.begin(event.partition, event.beginning)
         later = {
             part: event
             for part, event in begun.items()
             if self._transactions.used or is_transactional(part, event.grant)
         }
         at_once = {part: event for part, event in begun.items() if part not in later}
+        mapped = {part: item for part, item in fresh.items() if part in at_once}
+        marks = self._attempt(lambda: self._maps.write(mapped, self._store))
+        if marks is None:
+            raise ClusterUnavailable("target: the offset map could not be written")
+        first = self._trials.first(begun, job.stored, fresh=self._written(fresh, marks=marks))
         due = {part: record for part, record in first.items() if part in at_once}
         at_once = self._commit_first(at_once, fresh, {**due, **renewed})
         later = self._trials.offer(later, first)
@@ -390,7 +392,6 @@ class Ownership:
         for partition, event in {**at_once, **later}.items():
             start = event.beginning
             self._order.begin(partition, start.committed if partition in later else start.position)
-            self._maps.begin(partition, start)
             self._post(event)
 
     def _commit_first(
@@ -406,20 +407,18 @@ class Ownership:
             raise ClusterUnavailable("target: first positions could not be committed")
         taken = {part: item for part, item in fresh.items() if part in done}
         if taken:
-            self._post(Committed(taken))
+            self._post(Committed(self._maps.committed(taken)))
         return {part: event for part, event in begun.items() if part in done or part not in records}
 
     def _commit(self, positions: Mapping[Partition, Commitment], number: int) -> None:
         if self._order.state is not OrderState.PROVEN:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
             return
-        marks: dict[Partition, MapMark] = {}
         offered = self._trials.records(positions)
         others = {part: item for part, item in positions.items() if part not in offered}
         with self._target.within(COMMAND_S):
-            if not self._accepted(
-                lambda: marks.update(self._maps.write(others, self._store)), number
-            ):
+            marks = self._attempt(lambda: self._maps.write(others, self._store), number)
+            if marks is None:
                 return
             records = {**self._written(others, marks=marks), **offered}
             bound = bound_to(others)
@@ -442,17 +441,16 @@ class Ownership:
             self._order.attempt(partition, position.offset)
         positions = dict(records.values())
         optional = {key for part, (key, _) in records.items() if part not in bound}
-        refused: dict[TargetPartition, str] = {}
         aborted = ""
         try:
-            if not self._accepted(
-                lambda: refused.update(self._store.commit(positions, optional=optional)), number
-            ):
-                return None
+            refused = self._attempt(
+                lambda: self._store.commit(positions, optional=optional), number
+            )
         except CommitRefused as error:
             self._order.restart()
-            refused.update(error.refused)
-            aborted = str(error)
+            refused, aborted = dict(error.refused), str(error)
+        if refused is None:
+            return None
         for partition, reason in self._trials.refuse(records, refused).items():
             self._fail(partition, reason)
         if aborted:
@@ -463,12 +461,13 @@ class Ownership:
         self._trials.taken(done)
         return done
 
-    def _accepted(self, request: Callable[[], None], number: int = 0) -> bool:
-        """False, with the failure posted: nothing is committed before the order was gone through again."""
+    def _attempt(self, request: Callable[[], T], number: int = 0) -> T | None:
+        """The response; None, with the failure posted: nothing is committed before the order was gone through
+        again."""
         began_s = self._clock.monotonic_s()
         try:
             with cluster_errors_named("target"):
-                request()
+                return request()
         except Fenced as error:
             self._order.restart()
             self._post(FencedOut(number, str(error)))
@@ -477,9 +476,7 @@ class Ownership:
             waited_s = self._clock.monotonic_s() - began_s
             self._post(CommitFailed(str(error), number, waited_s))
             self._retry_later(error)
-        else:
-            return True
-        return False
+        return None
 
     def _fail(self, partition: Partition, reason: str, *, temporary: bool = True) -> None:
         self._order.forget(partition)

@@ -204,9 +204,10 @@ class SendSide:
 def offsets_behind(counted: Counted, *, end: int) -> TargetOffsets:
     """Offsets of what a former owner copied, as if this one had. `end`: behind the control record."""
     offsets = TargetOffsets(position=counted.source, target_end=counted.target)
-    offsets.acknowledged(
-        counted.source, None, target=counted.target, records=counted.records, transactional=False
-    )
+    target = counted.target
+    for first, records in counted.spans:
+        offsets.acknowledged(first, None, target=target, records=records, transactional=False)
+        target += records
     offsets.pass_over(end)
     return offsets
 

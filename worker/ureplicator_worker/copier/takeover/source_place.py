@@ -14,7 +14,7 @@ from typing import Any
 
 from ureplicator_worker.batches.committed import committed_batches
 from ureplicator_worker.batches.header import Kind
-from ureplicator_worker.copier.behind import Behind, Disagreement, Place
+from ureplicator_worker.copier.behind import Behind, Disagreement, Place, Span
 from ureplicator_worker.copier.takeover.reading import Unreadable
 from ureplicator_worker.copier.takeover.witness import STAMPED_MS, Placed, Witness, records_of
 from ureplicator_worker.wire.fetch_api import Fetched
@@ -32,6 +32,7 @@ class SourcePlace:
         self.place: Place | None = None
         self._behind = behind
         self._left = behind.count
+        self._spans: list[Span] = []
         self._rows: list[Placed] = []
 
     @property
@@ -58,6 +59,7 @@ class SourcePlace:
                 self._rows += records_of(batch, position=self.offset)
             elif kind is Kind.PASS and header.records < self._left:
                 self._left -= header.records
+                self._extend(header.base_offset, header.records)
             elif copied:
                 self._count(records_of(batch, position=self.offset), header.leader_epoch)
             self.offset = header.last_offset + 1
@@ -73,12 +75,20 @@ class SourcePlace:
         """Count the rows, up to the one that was copied last."""
         for offset, witness in rows:
             self._left -= 1
+            self._extend(offset, 1)
             if not self._left:
                 last = self._behind.last
                 if last is None or not last.is_copy_of(witness):
                     raise Disagreement(f"offset {offset:,} is not the record that was copied last")
-                self.place = Place(offset + 1, leader_epoch)
+                self.place = Place(offset + 1, leader_epoch, tuple(self._spans))
                 return
+
+    def _extend(self, first: int, records: int) -> None:
+        """Add records to the spans of those that were copied."""
+        if self._spans and sum(self._spans[-1]) == first:
+            first, before = self._spans.pop()
+            records += before
+        self._spans.append(Span(first, records))
 
     def _has_ended(self, row: Any) -> bool:
         """True at the end of the log. Each record that was copied had an offset, so it lies behind so many.
