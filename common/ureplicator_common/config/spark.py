@@ -176,6 +176,7 @@ REFUSED: Mapping[str, str] = {
 """Properties that are not set, with what to do instead."""
 
 DEFAULTS: Mapping[str, str] = {
+    "spark.python.daemon.module": "ureplicator_worker.engines.fork_server",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.driver.memory": "512m",
     "spark.ui.enabled": "true",
@@ -185,8 +186,9 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "100",
 }
-"""All may be overridden by configuration. The history is capped because a worker runs for months; a local
-socket of Unix saves each task 45 ms of delayed acknowledgements."""
+"""All may be overridden by configuration. Copiers are forked with their modules loaded. The history is
+capped because a worker runs for months; a local socket of Unix saves each task 45 ms of delayed
+acknowledgements."""
 
 CLUSTER_DEFAULTS: Mapping[str, str] = {
     "spark.executor.memory": "512m",

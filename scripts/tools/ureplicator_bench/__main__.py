@@ -1,10 +1,10 @@
 """`scripts/bench`: copy the same topics with this replicator and with MirrorMaker 2, and compare.
 
-Both use the same brokers, the same full topic and an empty target topic with as many partitions, one
-after the other. The first copies, on brokers that have just started, are shown as cold. Then each copies
-for the same time unmeasured, since the brokers of a cluster in use have long compiled the code paths of
-both, and is measured twice, in both orders. All processes of either count: here a controller with its
-REST server, a driver, its JVM and the copiers; there one JVM.
+Both use the same brokers, the same full topic and an empty target topic with as many partitions, one after
+the other. The first copies, on brokers that have just started, are shown as cold. Then each copies for the
+same time unmeasured, since the brokers of a cluster in use have long compiled the code paths of both, and is
+measured twice, in both orders; then once with a fresh topic, which nobody has read. All processes of either
+count: here a controller with its REST server, a driver, its JVM and the copiers; there one JVM.
 """
 
 from __future__ import annotations
@@ -381,7 +381,7 @@ def _folder() -> Iterator[None]:
 def _compare(
     wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> tuple[bool, dict[str, Any]]:
-    figures: dict[str, Any] = {"throughput": {}, "latency": {}}
+    figures: dict[str, Any] = {"throughput": {}, "fresh": {}, "latency": {}}
     aimed: list[Figure] = []
     good = True
     copying = Copying(servers, wanted.deadline_s, _print_progress)
@@ -397,19 +397,20 @@ def _compare(
             measured = [
                 (contender, copy(contender)) for contender in (*contenders, *reversed(contenders))
             ]
-        results = [
-            (
-                one.name,
-                throughput.combined([found for contender, found in measured if contender is one]),
-            )
+        by_name = {
+            one.name: [found for contender, found in measured if contender is one]
             for one in contenders
-        ]
+        }
+        results = [(name, throughput.combined(found)) for name, found in by_name.items()]
         print_throughput(console, profile, results, "warm")
+        fresh = copying.first_copies(contenders, profile, passing=wanted.passing(profile))
+        print_throughput(console, profile, fresh, "fresh")
         figures["throughput"][profile.name] = {"profile": asdict(profile)} | {
             name: asdict(result)
             | {"records_per_s": result.records_per_s, "cpu_s_per_gb": result.cpu_s_per_gb}
             for name, result in results
         }
+        figures["fresh"][profile.name] = {name: asdict(result) for name, result in fresh}
         good = good and all(result.finished for _, result in results)
         if wanted.spark:
             aimed.append(aims.slower(results[0][1], results[1][1]))

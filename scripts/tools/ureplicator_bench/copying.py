@@ -55,6 +55,17 @@ class Copying:
                 copied_s += copied.seconds
                 rounds += 1
 
+    def first_copies(
+        self, contenders: Sequence[Contender], profile: Profile, *, passing: int
+    ) -> list[tuple[str, Throughput]]:
+        """Each copies a topic that nobody has read before, once."""
+        found = []
+        for contender in contenders:
+            with self.filled(profile) as topic:
+                result = self.copy(contender, topic, profile, passing=passing, why="a fresh topic")
+            found.append((contender.name, result))
+        return found
+
     def copy(
         self,
         contender: Contender,

@@ -34,6 +34,9 @@ ROWS: Sequence[Row] = (
     Row("brokers", "CPU-s/GB", lambda t: t.brokers_cpu_s_per_gb, False),
     Row("peak memory", "MB", lambda t: t.peak_rss_bytes / 1e6, False),
     Row("start-up", "s", lambda t: t.start_s, False),
+    Row("start-up", "CPU-s", lambda t: t.start_cpu_s, False),
+    Row("with the start-up", "records/s", lambda t: t.from_start_records_per_s, True),
+    Row("with the start-up", "CPU-s/GB", lambda t: t.from_start_cpu_s_per_gb, False),
 )
 
 
@@ -43,7 +46,7 @@ OTHERS_SHARE = 0.1
 def print_throughput(
     console: Console, profile: Profile, results: Sequence[tuple[str, Throughput]], how: str
 ) -> None:
-    """`how`: cold or warm."""
+    """`how`: cold, warm or fresh."""
     console.print(
         f"[bold]{profile.name}, {how}: {profile.records:,} records of {profile.size:,} bytes,"
         f" codec {profile.codec}, {profile.partitions} partitions"

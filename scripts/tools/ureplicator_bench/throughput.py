@@ -21,12 +21,14 @@ POLL_INTERVAL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """One measurement; bytes are those of the values, before compression."""
+    """One measurement, or several together; bytes are those of the values, before compression. `start_s`,
+    `start_cpu_s`: until the first record, of each start."""
 
     records: int
     size: int
     seconds: float
     start_s: float
+    start_cpu_s: float
     second_half_records_per_s: float
     second_half_cpu_s: float
     cpu_s: float
@@ -34,6 +36,7 @@ class Throughput:
     others_cpu_s: float
     peak_rss_bytes: int
     finished: bool
+    starts: int = 1
 
     @property
     def records_per_s(self) -> float:
@@ -51,6 +54,16 @@ class Throughput:
     @property
     def cpu_s_per_gb(self) -> float:
         return self.cpu_s / (self.records * self.size / 1e9)
+
+    @property
+    def from_start_records_per_s(self) -> float:
+        """As one meets it who starts a fleet for this topic, with the start."""
+        return self.records / (self.starts * self.start_s + self.seconds)
+
+    @property
+    def from_start_cpu_s_per_gb(self) -> float:
+        used_s = self.starts * self.start_cpu_s + self.cpu_s
+        return used_s / (self.records * self.size / 1e9)
 
     @property
     def second_half_cpu_us(self) -> float:
@@ -73,6 +86,7 @@ def combined(results: Sequence[Throughput]) -> Throughput:
         size=results[0].size,
         seconds=sum(result.seconds for result in results),
         start_s=sum(result.start_s for result in results) / len(results),
+        start_cpu_s=sum(result.start_cpu_s for result in results) / len(results),
         second_half_records_per_s=sum(result.second_half_records_per_s for result in results)
         / len(results),
         second_half_cpu_s=sum(result.second_half_cpu_s for result in results),
@@ -81,6 +95,7 @@ def combined(results: Sequence[Throughput]) -> Throughput:
         others_cpu_s=sum(result.others_cpu_s for result in results),
         peak_rss_bytes=max(result.peak_rss_bytes for result in results),
         finished=all(result.finished for result in results),
+        starts=len(results),
     )
 
 
@@ -132,6 +147,7 @@ def measure(
         size=profile.size,
         seconds=last.at_s - first.at_s,
         start_s=first.at_s - began,
+        start_cpu_s=first.cpu_s,
         second_half_records_per_s=_rate(half, last) / part,
         second_half_cpu_s=(last.cpu_s - half.cpu_s) * _to_a_half(first, half, last),
         cpu_s=last.cpu_s - first.cpu_s,

@@ -53,6 +53,7 @@ def copy(
         size=1_000_000,
         seconds=seconds,
         start_s=2.0,
+        start_cpu_s=3.0,
         second_half_records_per_s=1_000 / seconds,
         second_half_cpu_s=cpu_s / 4,
         cpu_s=cpu_s,
@@ -68,6 +69,8 @@ def test_measurements_in_both_orders_count_alike() -> None:
     assert both.records_per_s == 500
     assert both.cpu_s_per_gb == 2.0
     assert both.peak_rss_bytes == 7
+    assert both.from_start_records_per_s == 2_000 / (4.0 + 2 * 2.0)
+    assert both.from_start_cpu_s_per_gb == (4.0 + 2 * 3.0) / 2.0
     assert both.finished
     one = copy(seconds=1.0, cpu_s=1.0, rss=7)
     assert not combined([one, copy(seconds=1.0, cpu_s=1.0, rss=7, finished=False)]).finished
