@@ -431,13 +431,16 @@ def test_scratch_folders_of_dead_processes_are_swept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    stale, unlocked, young = (tmp_path / f"ureplicator-spark-{name}" for name in "abc")
-    for folder in (stale, unlocked, young):
+    names = ("17-a", "18-b", "19-c", "events")
+    stale, unlocked, young, other = (tmp_path / f"ureplicator-spark-{name}" for name in names)
+    for folder in (stale, unlocked, young, other):
         folder.mkdir()
     (stale / processes.LOCK).touch()
     os.utime(unlocked, (1, 1))
+    os.utime(other, (1, 1))
     mine = jvm.make_scratch()
     assert [folder.exists() for folder in (stale, unlocked, young)] == [False, False, True]
+    assert other.exists(), "another program's"
     assert jvm.make_scratch() != mine
     assert mine.exists()
     assert "spark.log" in (mine / "log4j2.properties").read_text()

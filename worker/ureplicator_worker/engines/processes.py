@@ -69,13 +69,13 @@ def children() -> set[ProcessId]:
 
 def scratch_folder(prefix: str) -> Path:
     """A temporary folder of this process. Those of processes that have ended without removing theirs are
-    removed.
+    removed, and nothing else whose name begins alike.
 
     A process holds a lock on a file in its folder. Its id would say nothing to a process in another
     container, which may have the same temporary folder.
     """
     base = Path(tempfile.gettempdir())
-    for left in base.glob(f"{prefix}-*"):
+    for left in base.glob(f"{prefix}-[0-9]*-*"):
         if not _is_in_use(left):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-{os.getpid()}-", dir=base))

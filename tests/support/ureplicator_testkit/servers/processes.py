@@ -98,7 +98,7 @@ def wait_for_http(
 
 def scratch_folder(prefix: str) -> Path:
     """A temporary folder that also goes when this test run is killed; the caller removes it."""
-    folder = tempfile.mkdtemp(prefix=f"ureplicator-{prefix}-")
+    folder = tempfile.mkdtemp(prefix=f"ureplicator-test-{prefix}-")
     guard = _start_guard()
     assert guard.stdin is not None
     guard.stdin.write(f"{folder}\n".encode())
