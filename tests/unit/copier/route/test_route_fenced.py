@@ -122,6 +122,26 @@ def test_what_a_killed_owner_sent_is_counted(fleet: FencedFleet) -> None:
     assert (fences(fleet), markers(fleet), copied(fleet)) == (1, 1, 12)
 
 
+def kill_while_the_source_is_away(fleet: FencedFleet) -> None:
+    """The owner has sent more than its position says; its successor tries to start for some seconds."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    put(fleet, 0, 7)
+    while copied(fleet) < 12:
+        fleet.turn(skip_s=0.001)
+    fleet.kill("w1")
+    fleet.workers["w1"].ownership.source_client.failures = 5
+    fleet.turns(300)
+
+
+def test_a_start_that_is_tried_again_writes_no_further_fence(fleet: FencedFleet) -> None:
+    kill_while_the_source_is_away(fleet)
+    fleet.run_until_copied()
+    assert fleet.ledger.done.count("read") > 3
+    assert (fences(fleet), markers(fleet), copied(fleet)) == (1, 1, 12)
+
+
 def test_a_frozen_owner_that_thaws_appends_nothing(fleet: FencedFleet) -> None:
     fleet.give(0, "w1")
     put(fleet, 0, 5)

@@ -8,6 +8,7 @@ stored positions that name a producer --> fence each (`fence_data`), all its par
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
 from ureplicator_common.kafka.client import READ_COMMITTED, ClusterClient, ClusterView
@@ -21,6 +22,18 @@ from ureplicator_worker.copier.takeover.reading import Unreadable, read_logs
 from ureplicator_worker.copier.takeover.source_place import SourcePlace
 from ureplicator_worker.copier.takeover.target_tail import TargetTail
 
+REMEMBERED_S = 600.0
+"""Each fence writes a record into the target's log, so a start that is tried again, as long as the source is
+away, does without. Leaders keep a fence for longer (`target_check`)."""
+
+
+class Found(NamedTuple):
+    """What was found behind a stored position, and when."""
+
+    stored: Position
+    behind: Behind
+    at_s: float
+
 
 class Takeovers:
     """See `CountBehind`. The clients and the store are those of its threads."""
@@ -31,6 +44,7 @@ class Takeovers:
         self._store = store
         self._source, self._target = source, target
         self._collected: set[TargetPartition] = set()
+        self._found: dict[TargetPartition, Found] = {}
 
     def collect(self, partition: TargetPartition) -> None:
         self._collected.add(partition)
@@ -41,16 +55,17 @@ class Takeovers:
         view: ClusterView,
         ends: Mapping[TargetPartition, OffsetOrError],
     ) -> dict[TargetPartition, BehindOrError]:
-        found: dict[TargetPartition, BehindOrError] = {}
+        known = self._known(stored, ends)
+        found: dict[TargetPartition, BehindOrError] = {**known}
         tails: dict[TargetPartition, TargetTail] = {}
-        named = _by_producer(stored, view)
+        named = _by_producer({key: stored[key] for key in stored if key not in known}, view)
         for name, positions in named.items():
             try:
                 with self._target.within(COMMAND_S / (len(named) + 1)):
                     fence, refused = self._store.fence_data(name, positions)
             except ClusterUnavailable as error:
                 found |= dict.fromkeys(positions, error)
-                if found.keys() == stored.keys():
+                if found.keys() == stored.keys() and not known:
                     raise
                 continue
             for key, provenance in positions.items():
@@ -61,11 +76,30 @@ class Takeovers:
                 else:
                     tails[key] = self._tail(key, provenance, fence, end)
         errors = read_logs(self._target, view, tails)
-        return {
-            **found,
-            **errors,
-            **{key: tail.behind for key, tail in tails.items() if tail.behind is not None},
+        counted = {key: tail.behind for key, tail in tails.items() if tail.behind is not None}
+        now_s = self._target.now_s()
+        self._found |= {key: Found(stored[key], item, now_s) for key, item in counted.items()}
+        return {**found, **errors, **counted}
+
+    def _known(
+        self,
+        stored: Mapping[TargetPartition, Position],
+        ends: Mapping[TargetPartition, OffsetOrError],
+    ) -> dict[TargetPartition, Behind]:
+        """What was found a short while ago behind the same positions, if the target still has it."""
+        least_s = self._target.now_s() - REMEMBERED_S
+        self._found = {
+            key: item
+            for key, item in self._found.items()
+            if item.at_s > least_s and stored.get(key, item.stored) == item.stored
         }
+        known: dict[TargetPartition, Behind] = {}
+        for key, item in self._found.items():
+            end = ends.get(key)
+            is_there = isinstance(end, int) and end >= item.behind.end
+            if is_there and key in stored and key not in self._collected:
+                known[key] = item.behind
+        return known
 
     def at_source(
         self, wanted: Mapping[TargetPartition, tuple[int, Behind]], view: ClusterView
