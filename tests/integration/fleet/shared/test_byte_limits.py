@@ -40,14 +40,16 @@ class Copies:
     def __init__(self, fleet: Fleet, source: KafkaCluster, target: KafkaCluster) -> None:
         self.fleet, self.source, self.target = fleet, source, target
 
-    def begin(self, topic: str, size_mb: int, *, partitions: int = PARTITIONS) -> None:
-        """A topic with so much to copy, spread evenly."""
+    def begin(self, topic: str, size_mb: int, *, partitions: int = PARTITIONS) -> float:
+        """A topic with so much to copy, spread evenly; returns the time before which nothing was copied."""
         create_topic(self.source.bootstrap, topic, partitions=partitions)
         value = random.Random(1).randbytes(RECORD_BYTES)  # noqa: S311
         count = size_mb * MB // RECORD_BYTES
         records = (NewRecord(value, None, number % partitions) for number in range(count))
         produce(self.source.bootstrap, topic, records)
+        began_s = time.monotonic()
         self.fleet.whitelist(topic)
+        return began_s
 
     def limit(self, path: str, rate: int) -> None:
         self.fleet.rest("PUT", path, json={"bytesPerSecond": rate})
@@ -110,8 +112,7 @@ def limited(copies: Copies, path: str, rate: int) -> Iterator[None]:
 
 def test_a_limit_of_a_route_is_kept_raised_and_removed(copies: Copies, topic: str) -> None:
     with limited(copies, ROUTE, MB):
-        copies.begin(topic, 100)
-        began_s = time.monotonic()
+        began_s = copies.begin(topic, 100)
         copies.fleet.wait_online(topic, PARTITIONS)
         Fleet.wait_seconds(STEADY_S)
         assert copies.rate(topic) > (1 - ABOUT) * MB
@@ -150,8 +151,7 @@ def _throttled_s(status: Any) -> float:
 def test_only_the_topic_with_a_limit_is_held_back(copies: Copies, topic: str) -> None:
     free = f"{topic}-free"
     with limited(copies, f"/limits/topics/{topic}", MB):
-        copies.begin(topic, 40)
-        began_s = time.monotonic()
+        began_s = copies.begin(topic, 40)
         copies.fleet.wait_online(topic, PARTITIONS)
         Fleet.wait_seconds(STEADY_S)
         copies.begin(free, 20)
@@ -164,8 +164,7 @@ def test_only_the_topic_with_a_limit_is_held_back(copies: Copies, topic: str) ->
 
 def test_a_limit_of_a_worker_holds_back_its_partitions_alone(copies: Copies, topic: str) -> None:
     with limited(copies, "/limits/workers/w1", MB):
-        limited_s = time.monotonic()
-        copies.begin(topic, 48)
+        limited_s = copies.begin(topic, 48)
         copies.fleet.wait_online(topic, PARTITIONS)
         began_s = time.monotonic()
         owners = copies.fleet.owners(topic)

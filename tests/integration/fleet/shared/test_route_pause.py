@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing
 from typing import Any
@@ -101,8 +102,11 @@ def test_a_poison_record_is_an_error_since_its_first_try_and_a_restored_worker_g
     running.wait_online(poisoned, PARTITIONS)
     owners = running.owners(poisoned)
     assert set(owners.values()) == {"w1", "w2"}
+    begun_ms = round(time.time() * 1_000)
     produce(source_cluster.bootstrap, poisoned, [NewRecord(b"no JSON", None, 0)])
-    first = eventually(lambda: poison(running, poisoned), COPIED_S, "it is in ERROR")
+    first = eventually(
+        lambda: poison(running, poisoned, since_ms=begun_ms), COPIED_S, "it is in ERROR"
+    )
     assert first["actual"] == {owners[0]: "ERROR"}
     assert re.search(r"in mask\.py:\d+ \(at offset 0\)$", first["reason"])
     assert re.search(r'mask\.py", line \d+', running.log_of(owners[0])), "the stack is logged"
@@ -115,11 +119,15 @@ def test_a_poison_record_is_an_error_since_its_first_try_and_a_restored_worker_g
     eventually(lambda: is_even(running), EVEN_S, "the restored worker has its share")
 
 
-def poison(fleet: Fleet, topic: str, on: str = "") -> Any:
-    """The mismatch of partition 0, once a worker, or this one, has it in ERROR."""
+def poison(fleet: Fleet, topic: str, on: str = "", *, since_ms: int = 0) -> Any:
+    """The mismatch of partition 0, once a worker, or this one, has it in ERROR, and the leader has recorded
+    that: before, it shows since when the worker has it."""
     shown = fleet.rest("GET", "/validation")["mismatches"]
     found = (
-        mismatch for mismatch in shown if (mismatch["topic"], mismatch["partition"]) == (topic, 0)
+        mismatch
+        for mismatch in shown
+        if (mismatch["topic"], mismatch["partition"]) == (topic, 0)
+        and mismatch["since"] >= since_ms
     )
     return next((mismatch for mismatch in found if is_error(mismatch["actual"], on)), None)
 
