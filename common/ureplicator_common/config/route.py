@@ -320,10 +320,10 @@ class RouteConfig(Section):
     """Cluster to copy from, one of `clusters`."""
     target: str
     """Cluster to copy to, one of `clusters`."""
-    delivery: str = Delivery.AT_LEAST_ONCE.value
-    """Delivery guarantee. `at_least_once`: a crash may repeat records and loses none. `exactly_once`: every
-    consumer sees each record once, and as early; what a handler or a query puts out is committed with its
-    position in transactions, so that consumers with `read_committed` see it once."""
+    delivery: str = Delivery.EXACTLY_ONCE.value
+    """Delivery guarantee. `exactly_once`: every consumer sees each record once; what a handler or a query
+    puts out is committed with its position in transactions, so that consumers with `read_committed` see it
+    once. `at_least_once`: a crash may repeat records and loses none."""
     start: str = "earliest"
     """Start position of the partitions that existed when their topic was whitelisted: `earliest`,
     `latest`, an ISO 8601 time or milliseconds since 1970. The default loses nothing."""

@@ -147,10 +147,10 @@ def test_settings_are_changed_for_the_whole_fleet_beside_those_of_the_file(
     rest: RestFixture,
 ) -> None:
     before = shown_route(rest)
-    assert (before["settings"]["delivery"], before["changes"]) == ("at_least_once", {})
+    assert (before["settings"]["delivery"], before["changes"]) == ("exactly_once", {})
     patterns = {"auto_whitelist": {"enabled": True, "include": ["orders"]}}
-    changed = change(rest, {"delivery": "exactly_once", **patterns})
-    assert changed["changes"] == {"delivery": "exactly_once", **patterns}
+    changed = change(rest, {"delivery": "at_least_once", **patterns})
+    assert changed["changes"] == {"delivery": "at_least_once", **patterns}
     shown = shown_route(rest)
     assert shown["settings"] == changed["settings"]
     assert shown["settings"]["auto_whitelist"] == {
@@ -159,7 +159,7 @@ def test_settings_are_changed_for_the_whole_fleet_beside_those_of_the_file(
     }
     again = change(rest, {"auto_whitelist": {"include": None, "exclude": ["x"]}})
     assert again["changes"]["auto_whitelist"] == {"enabled": True, "exclude": ["x"]}
-    assert again["changes"]["delivery"] == "exactly_once"
+    assert again["changes"]["delivery"] == "at_least_once"
     back = change(rest, {"delivery": None, "auto_whitelist": None})
     assert (back["changes"], back["settings"]) == ({}, before["settings"])
     assert switches(rest).route_settings == {}
@@ -218,7 +218,7 @@ def test_changes_that_this_version_cannot_read_are_shown_and_replaced(rest: Rest
         rest.put(rest.paths.settings, encode_switches(Switches(route_settings={ROUTE: text})))
         shown = shown_route(rest)
         assert reason in shown["refusal"]
-        assert shown["settings"]["delivery"] == "at_least_once"
+        assert shown["settings"]["delivery"] == "exactly_once"
     assert change(rest, {"later": None, "on_gap": "latest"})["changes"] == {"on_gap": "latest"}
     assert shown_route(rest)["refusal"] == ""
 

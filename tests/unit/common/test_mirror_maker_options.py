@@ -16,9 +16,9 @@ def route(**options: Any) -> RouteConfig:
     return RouteConfig.model_validate({"source": "a", "target": "b", **options})
 
 
-def test_without_any_setting_nothing_is_lost() -> None:
+def test_without_any_setting_nothing_is_lost_or_repeated() -> None:
     settings = route().settings
-    assert settings.delivery is Delivery.AT_LEAST_ONCE
+    assert settings.delivery is Delivery.EXACTLY_ONCE
     assert settings.start == "earliest"
     assert settings.on_gap is GapPolicy.STOP
     assert settings.abort_on_send_failure

@@ -81,7 +81,7 @@ def test_a_route_as_the_model_has_it(home: Path) -> None:
     )
     (config,) = load(home, text).routes
     assert config.route == Route("source", "target")
-    assert config.settings.delivery is Delivery.AT_LEAST_ONCE
+    assert config.settings.delivery is Delivery.EXACTLY_ONCE
     assert config.settings.start == "latest"
     assert config.settings.on_gap is GapPolicy.EARLIEST
     assert not config.settings.verify_crc

@@ -12,7 +12,14 @@ from ureplicator_common.clock import Clock
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.coordination import Coordination, Create, Set
-from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
+from ureplicator_common.model import (
+    Delivery,
+    PartitionState,
+    Route,
+    RouteSettings,
+    TopicKey,
+    WorkerId,
+)
 from ureplicator_common.znode_contents import (
     Assignment,
     CurrentEntry,
@@ -38,7 +45,7 @@ FLEET = "test"
 PATHS = Paths(FLEET)
 ROUTE = Route("source", "target")
 KEY = TopicKey(ROUTE, "t")
-SETTINGS = RouteSettings(prefix="copy-")
+SETTINGS = RouteSettings(delivery=Delivery.EXACTLY_ONCE, prefix="copy-")
 REBALANCE_S = 20.0
 
 

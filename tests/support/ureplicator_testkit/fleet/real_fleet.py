@@ -18,7 +18,7 @@ import psutil
 import requests
 import yaml
 
-from ureplicator_common.model import Route, position_group
+from ureplicator_common.model import Delivery, Route, position_group
 from ureplicator_testkit.control.fleet import uneven_workers
 from ureplicator_testkit.servers.network import NetworkPaths
 from ureplicator_testkit.servers.ports import PortClaim, claim_port
@@ -60,10 +60,10 @@ class Fleet:
         token: str = "",
         pages_token_file: Path | None = None,
     ) -> None:
-        """`routes` instead of the one from source to target, which `route` extends. `workers_own`: settings
-        of single workers, beside those of all in `worker`. `aliases`: further names of `source` and
-        `target`. `security`: properties of these clusters, besides their addresses;
-        `zookeeper_security`: settings of ZooKeeper. `token`: login of the calls;
+        """`routes` instead of the one from source to target, which `route` extends; at least once, unless
+        one says otherwise. `workers_own`: settings of single workers, beside those of all in `worker`.
+        `aliases`: further names of `source` and `target`. `security`: properties of these clusters,
+        besides their addresses; `zookeeper_security`: settings of ZooKeeper. `token`: login of the calls;
         `pages_token_file`: that of the pages."""
         self.name = name
         self.folder = folder
@@ -94,8 +94,11 @@ class Fleet:
                 **(zookeeper_security or {}),
             },
             "clusters": self._clusters(source, target),
-            "routes": [dict(settings) for settings in routes]
-            or [{"source": "source", "target": "target", **(route or {})}],
+            "routes": [
+                {"delivery": Delivery.AT_LEAST_ONCE.value, **settings}
+                for settings in routes
+                or ({"source": "source", "target": "target", **(route or {})},)
+            ],
             "pages": {"token_file": str(pages_token_file)} if pages_token_file else {},
             "worker": {"slots": 1, "commit_interval_s": COMMIT_INTERVAL_S, **(worker or {})},
         }

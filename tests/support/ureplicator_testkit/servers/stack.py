@@ -54,7 +54,6 @@ clusters:
 routes:
   - source: source
     target: target
-    delivery: at_least_once
     start: earliest
 controller: {{host: 127.0.0.1, port: 9000, rebalance_delay_s: 120, join_delay_s: 10}}
 worker: {{slots: 2, port: 0, commit_interval_s: 1{spark}}}
