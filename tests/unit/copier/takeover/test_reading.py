@@ -68,3 +68,28 @@ class Waiting:
 def test_what_does_not_come_is_given_up(source: SlowCluster) -> None:
     errors = read_logs(source, source.view(["t"]), {KEY: Waiting()}, isolation=READ_COMMITTED)
     assert str(errors[KEY]) == "t/0 not read in 5 s: its end is not there yet"
+
+
+class Counted(Waiting):
+    """What it looks for comes with a later response, without records."""
+
+    def __init__(self, responses: int) -> None:
+        self._left = responses
+
+    def add(self, records: bytes, row: Any) -> None:
+        self._left -= 1
+        self.done = not self._left
+        self.offset += self.done
+
+
+def test_a_broker_that_has_nothing_is_asked_after_growing_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if the ends of some come one after the other, as control records do."""
+    pauses_s: list[float] = []
+    cluster = MemoryCluster(MemoryKafka("A", {"t": COUNT}))
+    monkeypatch.setattr(cluster, "pause", pauses_s.append)
+    readings = {("t", number): Counted(number + 1) for number in range(6)}
+    monkeypatch.setattr(Counted, "offset", 0)
+    assert read_logs(cluster, cluster.view(["t"]), readings) == {}
+    assert pauses_s == [0.01, 0.02, 0.04, 0.08, 0.1]

@@ -2,6 +2,8 @@
 
 One request goes to each leader, for all of its logs that are not done, without a fetch session. A response
 without a batch shows nothing: the control record may be on its way, or the broker reads from tiered storage.
+A broker writes the control records of a fence into a thousand logs one after the other, so there are pauses,
+which grow, while it has nothing for those that are not done: else it would look at all of them all the time.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from ureplicator_worker.batches.header import CorruptBatch
 
 FETCH_BYTES = 1 << 20
 RESPONSE_BYTES = 16 << 20
-PAUSE_S = 0.01
+PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
 
 
 class Unreadable(OperatingError):
@@ -63,6 +65,7 @@ def read_logs(
     errors: dict[TopicPartition, OperatingError] = {}
     reasons: dict[TopicPartition, str] = {}
     due_s = dict.fromkeys(readings, client.deadline_s(COMMAND_S))
+    pause_s = PAUSE_S
     while waiting := [key for key, item in readings.items() if key not in errors and not item.done]:
         before = {key: readings[key].offset for key in waiting}
         out: list[TopicPartition] = []
@@ -82,8 +85,12 @@ def read_logs(
         for key in waiting:
             if now_s > due_s[key] and key not in errors and not readings[key].done:
                 errors[key] = _late(key, reasons)
+        if any(not readings[key].done for key in moved):
+            pause_s = PAUSE_S
+        elif any(not readings[key].done and key not in errors for key in waiting):
+            client.pause(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         if not moved:
-            client.pause(PAUSE_S)
             view = client.view(sorted({topic for topic, _ in waiting}))
     return errors
 
