@@ -29,7 +29,7 @@ from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
 from ureplicator_bench.figures import Figure
-from ureplicator_bench.fleets import auditing, control, handover, idle, members, scale
+from ureplicator_bench.fleets import auditing, control, handover, idle, members, scale, takeover
 from ureplicator_bench.groups import failover, sync
 from ureplicator_bench.load import Profile
 from ureplicator_bench.report import (
@@ -82,6 +82,16 @@ class BenchOptions:
     def passing(self, profile: Profile) -> int:
         """Records that are copied."""
         return filter_query.passing(profile) if self.sql else profile.records
+
+
+def _count_option(
+    flag: str, name: str, least: int, what: str, *, default: int = 0
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option with a number, which may be left out if there is a default."""
+    if not default:
+        return click.option(flag, name, type=click.IntRange(least), help=what)
+    kind, text = click.IntRange(least), f"{what}; {default:,} without a number."
+    return click.option(flag, name, type=kind, is_flag=False, flag_value=default, help=text)
 
 
 @click.command(help=(__doc__ or "").partition("`: ")[2])
@@ -154,26 +164,10 @@ class BenchOptions:
     is_flag=True,
     help="Workers that join, leave, are replaced instead.",
 )
-@click.option(
-    "--idle",
-    "idle_count",
-    type=click.IntRange(1_000),
-    help="Cost of so many idle partitions instead.",
-)
-@click.option(
-    "--scale",
-    "scale_partitions",
-    type=click.IntRange(1_000),
-    help="So many partitions on one worker instead, in real processes.",
-)
-@click.option(
-    "--groups",
-    "group_count",
-    type=click.IntRange(100),
-    is_flag=False,
-    flag_value=15_000,
-    help="Passes of the sync over so many consumer groups instead; 15,000 without a number.",
-)
+@_count_option("--idle", "idle_count", 1_000, "Cost of so many idle partitions instead.")
+@_count_option("--scale", "scaled", 1_000, "So many partitions on one worker instead.")
+@_count_option("--takeover", "taken", 10, "Partitions of a killed copier instead", default=1_000)
+@_count_option("--groups", "groups", 100, "Sync of so many groups instead", default=15_000)
 @click.option(
     "--failover",
     "only_failover",
@@ -218,8 +212,9 @@ def main(
     only_handover: bool,
     only_members: bool,
     idle_count: int | None,
-    scale_partitions: int | None,
-    group_count: int | None,
+    scaled: int | None,
+    taken: int | None,
+    groups: int | None,
     only_failover: bool,
     only_audit: bool,
     only_merge: bool,
@@ -244,15 +239,14 @@ def main(
         "members": only_members,
         "merge": only_merge,
     }
+    counts = {"scale": scaled, "takeover": taken, "groups": groups}
     try:
         if idle_count is not None:
             good, figures = _printed("idle", idle.figures(idle_count, progress=_print_progress))
         elif only_rows:
             good, figures = _rows(deadline)
-        elif scale_partitions is not None:
-            good, figures = _counted("scale", scale.figures, scale_partitions)
-        elif group_count is not None:
-            good, figures = _counted("groups", sync.figures, group_count)
+        elif any(counts.values()):
+            good, figures = _counted(next(kind for kind, count in counts.items() if count), counts)
         elif any(flags.values()):
             good, figures = _alone(next(kind for kind, is_set in flags.items() if is_set))
         else:
@@ -277,6 +271,12 @@ ALONE: Mapping[str, Callable[[], Iterable[Figure]]] = {
     "merge": lambda: merge.figures(progress=_print_progress),
 }
 """Figures that a flag has measured in the folder, instead of copies."""
+COUNTED: Mapping[str, Callable[..., Iterable[Figure]]] = {
+    "scale": scale.figures,
+    "takeover": takeover.figures,
+    "groups": sync.figures,
+}
+"""Those of an option with a number."""
 
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
@@ -345,11 +345,9 @@ def _alone(kind: str) -> tuple[bool, dict[str, Any]]:
         return _printed(kind, ALONE[kind]())
 
 
-def _counted(
-    kind: str, measure: Callable[..., Iterable[Figure]], count: int
-) -> tuple[bool, dict[str, Any]]:
+def _counted(kind: str, counts: Mapping[str, int | None]) -> tuple[bool, dict[str, Any]]:
     with _folder():
-        return _printed(kind, measure(FOLDER, count, progress=_print_progress))
+        return _printed(kind, COUNTED[kind](FOLDER, counts[kind], progress=_print_progress))
 
 
 def _printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Gap in copying when a partition moves between two live workers.
+"""Gap in copying when a partition moves between two live workers, for both deliveries.
 
 Two workers, a load on every partition, and one worker after the other drained and taken back over
 REST: each time its partitions move to the other, several at once. The target's brokers record the
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,15 +20,18 @@ from typing import Any, Self
 from confluent_kafka import Producer
 
 from ureplicator_bench.figures import Figure
-from ureplicator_bench.servers import running
+from ureplicator_bench.servers import Servers, running
 from ureplicator_bench.usage import quantile
+from ureplicator_common.model import Delivery
 from ureplicator_testkit.fleet.real_fleet import Fleet
 from ureplicator_testkit.records.topics import QUIET, create_topic, offsets, read_all
 from ureplicator_testkit.servers.processes import eventually
 
 PER_S = 200
 """Records per second and partition: one each 5 ms, which is the precision of a gap."""
-MOVES = 120
+PARTITIONS = 16
+MOVES = 1_000
+"""Of each delivery."""
 LIMIT_MS = 500.0
 QUIET_S = 0.5
 """Time after each round: the moved partitions are copied evenly again, so the load affects no other gap."""
@@ -42,6 +45,7 @@ class HandoverTimes:
     p50_ms: float
     p90_ms: float
     p99_ms: float
+    p999_ms: float
     max_ms: float
     faults: int
 
@@ -56,10 +60,12 @@ class _Move:
 class Numbered:
     """A load: each partition gets consecutive numbers at an even pace."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, *, per_s: float = PER_S
+    ) -> None:
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "linger.ms": 0}
         self._producer = Producer({**settings, "enable.idempotence": True, **QUIET})
-        self._topic, self._partitions = topic, partitions
+        self._topic, self._partitions, self._per_s = topic, partitions, per_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="numbered load")
 
@@ -79,28 +85,42 @@ class Numbered:
                 self._producer.produce(self._topic, b"%d" % number, partition=partition)
             self._producer.poll(0)
             number += 1
-            self._stopping.wait(max(0.0, began + number / PER_S - time.monotonic()))
+            self._stopping.wait(max(0.0, began + number / self._per_s - time.monotonic()))
 
 
-def figures(folder: Path) -> list[Figure]:
+def figures(folder: Path) -> Iterator[Figure]:
     """Figures on servers of its own, with a fleet of a controller and two workers of one slot each."""
     with running(folder) as servers:
-        source, target = servers.source.bootstrap, servers.target.bootstrap
-        hosts = servers.zookeeper.hosts
-        fleet = Fleet(name="bench", folder=folder, zookeeper=hosts, source=source, target=target)
-        try:
-            fleet.start(workers=2)
-            found = measure(fleet, source, target, "bench-handover", partitions=8, moves=MOVES)
-        finally:
-            fleet.kill()
-    return [
-        Figure("moves of a partition between two workers", found.moves, ""),
-        Figure("gap of a partition, median", found.p50_ms, "ms"),
-        Figure("gap of a partition, p90", found.p90_ms, "ms"),
-        Figure("gap of a partition, p99", found.p99_ms, "ms", LIMIT_MS),
-        Figure("longest gap", found.max_ms, "ms"),
-        Figure("partitions with a record missing, repeated or misplaced", found.faults, "", 1),
-    ]
+        for delivery in Delivery:
+            yield from _of(delivery, servers, folder)
+
+
+def _of(delivery: Delivery, servers: Servers, folder: Path) -> Iterator[Figure]:
+    source, target = servers.source.bootstrap, servers.target.bootstrap
+    own = folder / delivery
+    own.mkdir()
+    fleet = Fleet(
+        name=f"bench-{delivery}",
+        folder=own,
+        zookeeper=servers.zookeeper.hosts,
+        source=source,
+        target=target,
+        route={"delivery": delivery.value},
+    )
+    topic = f"bench-handover-{delivery}"
+    try:
+        fleet.start(workers=2)
+        found = measure(fleet, source, target, topic, partitions=PARTITIONS, moves=MOVES)
+    finally:
+        fleet.kill()
+    yield Figure(f"{delivery}: moves of a partition between two workers", found.moves, "")
+    yield Figure(f"{delivery}: gap of a partition, median", found.p50_ms, "ms")
+    yield Figure(f"{delivery}: gap of a partition, p90", found.p90_ms, "ms")
+    yield Figure(f"{delivery}: gap of a partition, p99", found.p99_ms, "ms", LIMIT_MS)
+    yield Figure(f"{delivery}: gap of a partition, p99.9", found.p999_ms, "ms")
+    yield Figure(f"{delivery}: longest gap", found.max_ms, "ms")
+    what = "partitions with a record missing, repeated or misplaced"
+    yield Figure(f"{delivery}: {what}", found.faults, "", 1)
 
 
 def measure(
@@ -170,8 +190,8 @@ def _judge(
     )
     gaps = sorted(_gap_ms([record.timestamp for record in log[m.partition]], m) for m in moves)
 
-    p50, p90, p99 = (quantile(gaps, part) for part in (0.5, 0.9, 0.99))
-    return HandoverTimes(len(gaps), p50, p90, p99, gaps[-1], faults)
+    p50, p90, p99, p999 = (quantile(gaps, part) for part in (0.5, 0.9, 0.99, 0.999))
+    return HandoverTimes(len(gaps), p50, p90, p99, p999, gaps[-1], faults)
 
 
 def _gap_ms(times_ms: Sequence[int], move: _Move) -> float:
