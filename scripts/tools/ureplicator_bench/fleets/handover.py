@@ -195,9 +195,9 @@ def _judge(
 
 
 def _gap_ms(times_ms: Sequence[int], move: _Move) -> float:
-    """The longest gap between two records, of which the later arrived during the move."""
+    """The longest gap between two records that touches the time of the move."""
     return max(
         after - before
         for before, after in pairwise(times_ms)
-        if move.began_ms <= after <= move.ended_ms
+        if move.began_ms <= after and before <= move.ended_ms
     )
