@@ -14,7 +14,14 @@ import requests
 
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination
-from ureplicator_common.model import PartitionState, Route, RouteSettings, TopicKey, WorkerId
+from ureplicator_common.model import (
+    Delivery,
+    PartitionState,
+    Route,
+    RouteSettings,
+    TopicKey,
+    WorkerId,
+)
 from ureplicator_common.znode_contents import (
     CurrentEntry,
     CurrentState,
@@ -126,7 +133,8 @@ def test_controller_leads_serves_and_stops_cleanly_and_another_leads_at_once(
     assert f'ureplicator_controller_leading{{fleet="{fleet}"}} 1.0' in metrics
     route = eventually(lambda: stage.hand.get(stage.paths.route(ROUTE)), 5, "the route is there")
     assert route is not None
-    assert decode_route(route.data) == RouteSettings(prefix="copy-")
+    expected = RouteSettings(delivery=Delivery.EXACTLY_ONCE, prefix="copy-")
+    assert decode_route(route.data) == expected
     two = stage.controller("two")
     stage.live("two")
     one.send(signal.SIGTERM)
