@@ -299,7 +299,7 @@ def test_the_command_judges_by_what_operators_have_changed_since(
     spark: Any, both: tuple[str, str], topic: str, tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     """Repeats are within the promise of the file, and not within that of the route."""
-    config = configuration(tmp_path, both, zookeeper)
+    config = configuration(tmp_path, both, zookeeper, delivery="at_least_once")
     produce(both[0], topic, [record(n) for n in range(100)])
     produce(both[1], topic, [record(n) for n in (*range(100), *range(80, 100))])
     commit_position(both[1], topic, 100)
