@@ -74,7 +74,7 @@ class CountBehind(Protocol):
         view: ClusterView,
         ends: Mapping[TopicPartition, OffsetOrError],
     ) -> dict[TopicPartition, BehindOrError]:
-        """What lies behind each position that names a producer, which is fenced first. Raises
+        """Records behind each position that names a producer, which is fenced first. Raises
         ClusterUnavailable."""
 
     def collect(self, partition: TopicPartition) -> None:

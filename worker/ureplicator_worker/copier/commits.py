@@ -60,7 +60,7 @@ class Commits:
         self._of: Mapping[bool, tuple[Committer | TransactionCommitter, AtLeastOnce | ExactlyOnce]]
         self._of = {False: (self._alone, at_least_once), True: (self._transactions, exactly_once)}
         self._joined: dict[Partition, bool] = {}
-        """Whether their data is in transactions."""
+        """True for those whose data is in transactions."""
         self._exactly_once = exactly_once
 
     @property

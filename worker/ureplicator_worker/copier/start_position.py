@@ -89,7 +89,7 @@ class TargetState:
 
 @dataclass(frozen=True, slots=True)
 class StartDecision:
-    """Where the source must be requested for the offset: `time_ms`, time of the first record to copy; or
+    """Question to the source for the offset: `time_ms`, time of the first record to copy; or
     `behind`, the records that were copied behind the position."""
 
     beginning: StartPosition
@@ -211,7 +211,7 @@ def _placed(decision: StartDecision, place: PlaceOrError) -> StartPosition | Can
 
 
 def counted_records(decision: StartDecision, place: Place) -> Counted | None:
-    """What lies behind the position, up to a place of the source; None if the target's log has holes there,
+    """Records behind the position, up to a place of the source; None if the target's log has holes there,
     or the source has lost some."""
     behind, position = decision.behind, decision.beginning.position
     assert behind is not None

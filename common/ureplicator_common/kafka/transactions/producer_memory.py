@@ -57,7 +57,7 @@ class ProducerMemory:
         return min(PRODUCER_KEPT_S, surely_kept_s(self.of(PRODUCER)))
 
     def fault(self) -> str:
-        """Why records cannot be delivered exactly once without transactions; "" if they can."""
+        """Reason why records cannot be delivered exactly once without transactions; "" if they can."""
         producer_s, idle_s = self.of(PRODUCER), self.of(IDLE)
         if producer_s < IDLE_TIMES * idle_s:
             never = f"{IDLE} < 0, by which connections are never closed"
@@ -73,7 +73,7 @@ def in_ms(name: str, value_s: float) -> str:
 
 
 def memory_of(brokers: Sequence[Mapping[str, str]], unread: str = "") -> ProducerMemory:
-    """What the settings of brokers, by name, say together."""
+    """Memory of producers that the settings of brokers, by name, make together."""
     found = [found_s for settings in brokers if (found_s := _of_broker(settings))]
     least = {
         name: min(values)

@@ -38,7 +38,7 @@ OUT_OF_ORDER = {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUC
 def probe_sequences(
     client: ClusterClient, *, topic: str, transactional_id: str, time_ms: int
 ) -> str:
-    """What the cluster lacks; "" if nothing. `transactional_id`: one that was never used.
+    """Properties that the cluster lacks, in words; "" if none. `transactional_id`: one that was never used.
 
     Raises ClusterUnavailable, and TopicRefused if the login may not do it: then nothing is known.
     """

@@ -193,7 +193,7 @@ class _Owners:
 
 
 def _online(driver: StubDriver, number: int, partitions: Sequence[Partition]) -> bool:
-    """What fails for a time is added again, as by a worker."""
+    """Add again, as a worker does, what fails for a time."""
     for partition, failure in list(driver.failed.items()):
         assert failure.temporary, failure
         del driver.failed[partition]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.transactions.producers import Producer
+from ureplicator_testkit.exactly_once.mutants import MUTANTS_OF_BOTH
 from ureplicator_testkit.kafka.ledger import MemoryPositions
 from ureplicator_worker.batches.committed import committed_batches
 from ureplicator_worker.batches.header import CONTROL, Header, Kind, spans
@@ -22,8 +22,6 @@ from ureplicator_worker.copier.lanes.raw_lane import RawLane
 from ureplicator_worker.copier.messages import Begun
 from ureplicator_worker.copier.ownership import position_records, thread
 from ureplicator_worker.copier.ownership.data_producers import DataProducers
-from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
-from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.position_values import Commitment, Counted
 from ureplicator_worker.copier.raw import send_window, target
 from ureplicator_worker.copier.raw.confirmations import Confirmations
@@ -39,7 +37,6 @@ Patch = tuple[Any, str, Any]
 
 _ADD = TargetTail.add
 _AT_TARGET = Takeovers.at_target
-_ATTEMPT = Ownership._attempt
 _BATCHES = committed_batches
 _CAN_SEND = SendWindow.can_send
 _ASSIGN = DataProducers.assign
@@ -50,7 +47,6 @@ _IN_DOUBT = Target._is_in_doubt
 _NEED = Target.need_producer
 _PROGRESS = RawLane.progress
 _REFUSED = Target._refused
-_RESTART = ProofOrder.restart
 _SEEK = RawLane.seek
 _TAIL = TargetTail.__init__
 
@@ -221,7 +217,7 @@ def _repeats_alone(self: Any, send: Any) -> bool:
 
 
 def _not_sought(self: Any) -> None:
-    """What is not among the last offsets is nowhere."""
+    """Take what is not among the last offsets for missing."""
     self.behind = self._counted(self.offset) if self._last else Behind(0, self.offset)
 
 
@@ -261,24 +257,6 @@ def _any_counted(decision: Any, place: Place) -> Counted:
 
 def _without_rows(begun: Begun) -> Commitment:
     return replace(_FIRST(begun), segments=())
-
-
-def _initialised_once(self: Any) -> None:
-    _RESTART(self)
-    self.initialised()
-
-
-def _proven_for_ever(self: Any) -> None:
-    self.state = OrderState.PROVEN
-
-
-def _attempt_unseen(self: Any, request: Any, number: int = 0) -> Any:
-    """A missing response to a commit is taken for a success."""
-    if not number:
-        return _ATTEMPT(self, request)
-    with suppress(OperatingError):
-        return request()
-    return {}
 
 
 FENCED_MUTANTS: Mapping[str, Patch] = {
@@ -325,9 +303,7 @@ FENCED_MUTANTS: Mapping[str, Patch] = {
     "left-open": (CommittedPosition, "is_stored", _stored_if_alike),
     "producer-not-stored": (thread, "is_first", _is_moved),
     "no-slot-fence": (MemoryPositions, "fence", _nothing),
-    "initialised-once": (ProofOrder, "restart", _initialised_once),
-    "no-restart": (ProofOrder, "restart", _proven_for_ever),
-    "unseen-is-committed": (Ownership, "_attempt", _attempt_unseen),
+    **MUTANTS_OF_BOTH,
     "confirmed-at-once": (Committer, "confirm", _confirmed_at_once),
     "not-confirmed": (Confirmations, "_is_confirmed", _true),
     "old-connection": (Confirmations, "_is_confirmed", _by_epoch),

@@ -145,6 +145,13 @@ def _restarted_plain(self: Any, id: int, epoch: int, **options: Any) -> None:
     _RESTART_WINDOW(self, id, epoch, **{**options, "transactional": False})
 
 
+MUTANTS_OF_BOTH: Mapping[str, Patch] = {
+    "initialised-once": (ProofOrder, "restart", _initialised_once),
+    "no-restart": (ProofOrder, "restart", _proven_for_ever),
+    "unseen-is-committed": (Ownership, "_attempt", _attempt_unseen),
+}
+"""Mutants of the order of ownership, which deliveries with and without transactions go through."""
+
 MUTANTS: Mapping[str, Patch] = {
     "no-rewind": (RawTransactions, "rewind", _nothing),
     "rewind-too-far": (RawTransactions, "rewind", _rewound_too_far),
@@ -155,12 +162,10 @@ MUTANTS: Mapping[str, Patch] = {
     "position-before-data": (RawLane, "progress", _fetched),
     "some-positions": (TransactionCommitter, "_due", _some_due),
     "epoch-alone": (LaneTransaction, "may_send", _by_epoch_alone),
-    "initialised-once": (ProofOrder, "restart", _initialised_once),
-    "no-restart": (ProofOrder, "restart", _proven_for_ever),
+    **MUTANTS_OF_BOTH,
     "no-fence": (MemoryPositions, "fence", _nothing),
     "fenced-goes-on": (TransactionCommitter, "on_fenced", _nothing),
     "failed-goes-on": (TransactionCommitter, "on_failed", _nothing),
-    "unseen-is-committed": (Ownership, "_attempt", _attempt_unseen),
     "leaves-uncommitted": (TransactionCommitter, "leave", _left),
     "aborted-here-alone": (TransactionCommitter, "abort", _aborted_here_alone),
     "abort-goes-on": (LaneTransaction, "end", _nothing),

@@ -27,7 +27,7 @@ Place = tuple[int, int]
 
 
 class View(NamedTuple):
-    """What is read of a cluster ("source" or "target") at an isolation level."""
+    """Records of a cluster ("source" or "target") that are read at an isolation level."""
 
     end: str
     isolation: str = READ_COMMITTED

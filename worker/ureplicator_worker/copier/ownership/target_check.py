@@ -91,7 +91,7 @@ class KafkaTargetCheck:
         return read.unread
 
     def _probe(self) -> tuple[str, str]:
-        """What the target lacks, and why that is not known."""
+        """Properties that the target lacks, and the reason if they are not known."""
         try:
             lacking = probe_sequences(
                 self._client,

@@ -52,6 +52,6 @@ class Confirmations:
             self._post(ConfirmationNeeded(send.partition))
 
     def mark(self, send: SendSide) -> None:
-        """What is open now may be used as soon as the owner is confirmed."""
+        """Have what is open now used as soon as the owner is confirmed."""
         epoch = self._connections.leader(*send.topic_partition).epoch
         send.confirmed = self._connections.opened, epoch

@@ -112,7 +112,7 @@ class SourcePlace:
         self.place = Place(at, -1)
 
     def _before_all(self, copies: Sequence[Witness]) -> int:
-        """Where to go on if nothing that was copied is left at the source: behind it, if the source begins
+        """Offset to go on at if nothing copied is left at the source: behind all of it, if the source begins
         there; at the position, if newer records have taken the place of all. Raises Disagreement."""
         first = self._rows[0].offset if self._rows else self.offset
         least = self._position + self._behind.count

@@ -28,7 +28,7 @@ away, does without. Leaders keep a fence for longer (`target_check`)."""
 
 
 class Found(NamedTuple):
-    """What was found behind a stored position, and when."""
+    """Records that were found behind a stored position, and the time."""
 
     stored: Position
     behind: Behind
@@ -86,7 +86,7 @@ class Takeovers:
         stored: Mapping[TargetPartition, Position],
         ends: Mapping[TargetPartition, OffsetOrError],
     ) -> dict[TargetPartition, Behind]:
-        """What was found a short while ago behind the same positions, if the target still has it."""
+        """Records found a short while ago behind the same positions, if the target still has them."""
         least_s = self._target.now_s() - REMEMBERED_S
         self._found = {
             key: item
