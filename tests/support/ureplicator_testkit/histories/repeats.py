@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from ureplicator_testkit.histories.events import Seen
 from ureplicator_testkit.records.commits import CommittedOffset
@@ -87,7 +87,8 @@ def unexplained(
     for commit in commits:
         of[commit.partition].append(commit)
     return [
-        f"partition {number}: {replay.count} repeated from offset {replay.offset}: {wrong}"
+        f"partition {number}: {replay.count} repeated from offset {replay.offset}: {wrong}; "
+        f"positions {_owners(of[number])}"
         for number in source
         for replay in replays(source[number], target.get(number, ()))
         if (wrong := _judge(replay, [r.offset for r in source[number]], of[number], who))
@@ -111,11 +112,29 @@ def _judge(
 
 def _positions(commits: Sequence[CommittedOffset], who: Lost) -> Iterator[CommittedOffset]:
     """Commits of the lost writers, and the last one of each predecessor of theirs: an owner commits
-    nothing before it has copied something, unless it finds no position at all."""
+    nothing before it has copied something, unless it finds no position at all. Where owner epochs do not
+    follow each other, one between them committed nothing, and may have been such a writer."""
     for commit, later in pairwise([*commits, None]):
         assert commit is not None
-        if commit.worker in who.workers or (later and later.worker in who.workers):
+        if commit.worker in who.workers or (later and _follows_lost(commit, later, who)):
             yield commit
+
+
+def _follows_lost(commit: CommittedOffset, later: CommittedOffset, who: Lost) -> bool:
+    return bool(who.workers) and (
+        later.worker in who.workers or later.owner_epoch > commit.owner_epoch + 1
+    )
+
+
+def _owners(commits: Sequence[CommittedOffset]) -> str:
+    """Who committed from where to where, and as which owner: "w1 (4) 0-120, w2 (5) 130-400"."""
+    runs = [
+        list(run) for _, run in groupby(commits, lambda commit: (commit.worker, commit.owner_epoch))
+    ]
+    return ", ".join(
+        f"{first.worker} ({first.owner_epoch}) {first.offset}-{last.offset}"
+        for first, *_, last in ([run[0], *run] for run in runs)
+    )
 
 
 def _next(offsets: Sequence[int], position: int) -> int:

@@ -100,6 +100,17 @@ def test_a_writer_lost_before_its_first_commit_repeats_from_what_it_found(who: L
     assert wrong([*range(20), *range(11, 40)], who)
 
 
+@pytest.mark.parametrize("who", [lost("w3"), late("w3")])
+def test_a_writer_lost_without_any_commit_shows_by_its_epoch(who: Lost) -> None:
+    """It was the owner between the two others, and copied from 12 to 20."""
+    between = [*COMMITS[:-1], replace(COMMITS[-1], owner_epoch=3)]
+    repeating = {0: log([*range(20), *range(12, 40)])}
+    assert not unexplained({0: SOURCE}, repeating, between, who)
+    assert unexplained({0: SOURCE}, repeating, COMMITS, who)
+    assert unexplained({0: SOURCE}, repeating, between, NO_LOST_WRITER)
+    assert unexplained({0: SOURCE}, {0: log([*range(20), *range(11, 40)])}, between, who)
+
+
 def test_commits_of_another_partition_explain_nothing() -> None:
     """Neither who held it, nor how much an interval is."""
     repeating = {0: log([*range(15), *range(12, 40)])}
