@@ -148,16 +148,13 @@ class BlockingConnection:
         silence_s: float,
         deadline_s: float = math.inf,
     ) -> list[Any]:
-        """Responses to requests that were sent."""
+        """Responses to requests that were sent. Each is decoded while the broker prepares the next one."""
+        decoded = []
         with self._closed_by_failures():
-            received = [
-                self._receive(first + number, silence_s, deadline_s)
-                for number in range(len(requests))
-            ]
-        return [
-            response.decode(raw, version=request.version, header=True)
-            for request, raw in zip(requests, received, strict=True)
-        ]
+            for number, request in enumerate(requests, first):
+                raw = self._receive(number, silence_s, deadline_s)
+                decoded.append(response.decode(raw, version=request.version, header=True))
+        return decoded
 
     @contextmanager
     def _closed_by_failures(self) -> Iterator[None]:
@@ -169,6 +166,9 @@ class BlockingConnection:
         except OSError as error:
             self.close()
             raise ClusterUnavailable(f"{self.broker} did not respond: {error}") from error
+        except BaseException:  # responses are left that nobody will read
+            self.close()
+            raise
 
     def _encoded(self, request: Any) -> bytes:
         self._correlation_id += 1

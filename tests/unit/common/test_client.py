@@ -3,7 +3,7 @@
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -321,6 +321,48 @@ def test_a_response_that_is_cut_off_is_a_failure(
     theirs.shutdown(socket.SHUT_WR)
     with pytest.raises(ClusterUnavailable, match="closed by the broker"):
         channel.call(ApiVersionsRequest(version=0), ApiVersionsResponse, 5.0)
+
+
+class Decoder:
+    """A decoder that tells what it is given, before it decodes it."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+
+    def decode(self, raw: bytes, *, version: int, header: bool) -> int:
+        (number,) = struct.unpack_from(">i", raw)
+        self._tell(number)
+        return int(number)
+
+
+def test_a_response_is_decoded_while_the_next_one_is_awaited(
+    pair: tuple[CountedSocket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    channel = BlockingConnection(Broker(1, "h", 1), ours)
+    theirs.sendall(responses(1))
+    requests = [ApiVersionsRequest(version=0) for _ in range(3)]
+    decoder = Decoder(lambda number: theirs.sendall(responses(number + 1)) if number < 3 else None)
+    assert channel.call_all(requests, decoder, silence_s=5.0) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [ClusterUnavailable("not understood"), ValueError("a bug")])
+def test_a_channel_is_closed_where_a_response_is_not_understood(
+    pair: tuple[CountedSocket, socket.socket], error: Exception
+) -> None:
+    """The responses behind it are not read by anybody."""
+    ours, theirs = pair
+    channel = BlockingConnection(Broker(1, "h", 1), ours)
+    theirs.sendall(responses(1, 2))
+
+    def refuse(number: int) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        channel.call_all(
+            [ApiVersionsRequest(version=0) for _ in range(2)], Decoder(refuse), silence_s=5.0
+        )
+    assert ours.fileno() == -1
 
 
 def test_a_view_that_has_not_changed_is_not_decoded_again() -> None:

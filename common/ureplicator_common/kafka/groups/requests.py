@@ -43,7 +43,7 @@ from ureplicator_common.kafka.transactions.position_rows import in_requests
 from ureplicator_common.kafka.wire.reader import CORRELATION_ID_BYTES
 from ureplicator_common.portions import portions
 
-PORTION = 200
+PORTION = 400
 """Groups in requests that are sent before the first response is read. They must fit into the buffers of a
 socket: a broker reads no request while nobody takes its responses."""
 GROUPS_PER_REQUEST = 100
