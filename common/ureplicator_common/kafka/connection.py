@@ -193,6 +193,10 @@ class BlockingConnection:
         self._connection.close()
 
 
+NEW_CHANNELS = 48
+"""A broker that is busy accepts 50 new connections at once (`socket.listen.backlog.size`)."""
+
+
 class OpenChannel(Protocol):
     """Connects to a broker. Raises ClusterUnavailable."""
 
@@ -219,11 +223,12 @@ class Channels:
         silence_s: float,
         deadline_s: float,
     ) -> list[Any]:
-        """Send the requests over `count` channels, and read the responses. Raises ClusterUnavailable: then
-        all channels to the broker are to be closed."""
+        """Send the requests over up to `count` channels, and read the responses. No more than NEW_CHANNELS
+        are opened for it. Raises ClusterUnavailable: then all channels to the broker are to be closed."""
         if count == 1:
             channel = self._channel(broker, 0, silence_s)
             return channel.call_all(requests, response, silence_s=silence_s, deadline_s=deadline_s)
+        count = min(count, self._count_to(broker) + NEW_CHANNELS)
         shares = [share for number in range(count) if (share := requests[number::count])]
         used = [self._channel(broker, number, silence_s) for number in range(len(shares))]
         firsts = [
@@ -236,6 +241,9 @@ class Channels:
                 share, response, firsts[number], silence_s=silence_s, deadline_s=deadline_s
             )
         return replies
+
+    def _count_to(self, broker: Broker) -> int:
+        return sum(address == (broker.host, broker.port) for address, _ in self._open)
 
     def close(self, address: Address) -> None:
         for key in [key for key in self._open if key[0] == address]:

@@ -3,7 +3,8 @@
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -18,6 +19,7 @@ from ureplicator_common.kafka.client import (
     Security,
     connect,
 )
+from ureplicator_common.kafka.connection import NEW_CHANNELS, Channels
 from ureplicator_common.kafka.features import newest_versions
 from ureplicator_common.kafka.positions import (
     COMMAND_S,
@@ -363,6 +365,48 @@ def test_a_channel_is_closed_where_a_response_is_not_understood(
             [ApiVersionsRequest(version=0) for _ in range(2)], Decoder(refuse), silence_s=5.0
         )
     assert ours.fileno() == -1
+
+
+class Echo(BlockingConnection):
+    """A channel that responds to each request with the request."""
+
+    is_open = True
+
+    def send(self, requests: Sequence[Any], *, silence_s: float) -> int:
+        return 1
+
+    def receive(
+        self,
+        requests: Sequence[Any],
+        response: Any,
+        first: int,
+        *,
+        silence_s: float,
+        deadline_s: float = 0.0,
+    ) -> list[Any]:
+        return list(requests)
+
+
+def test_channels_are_opened_by_and_by() -> None:
+    """A busy broker accepts no more at once."""
+    opened: list[Broker] = []
+    unused = socket.socket()
+
+    def open_channel(broker: Broker, *, security: Security, timeout_s: float) -> BlockingConnection:
+        opened.append(broker)
+        return Echo(broker, unused)
+
+    channels = Channels(open_channel, Security())
+    requests = list(range(3 * NEW_CHANNELS))
+    counts = []
+    for broker in (Broker(1, "h", 1), Broker(1, "h", 1), Broker(1, "h", 1), Broker(2, "h", 2)):
+        found = channels.exchange(
+            broker, requests, None, count=2 * NEW_CHANNELS + 1, silence_s=1.0, deadline_s=1.0
+        )
+        assert found == requests
+        counts.append(len(opened))
+    channels.close_all()
+    assert counts == [NEW_CHANNELS, 2 * NEW_CHANNELS, 2 * NEW_CHANNELS + 1, 3 * NEW_CHANNELS + 1]
 
 
 def test_a_view_that_has_not_changed_is_not_decoded_again() -> None:

@@ -49,11 +49,10 @@ socket: a broker reads no request while nobody takes its responses."""
 GROUPS_PER_REQUEST = 100
 DESCRIBED = 500
 COMMITS = 2_048
-CHANNELS = 48
+CHANNELS = 128
 """Connections to a coordinator for commits, and commits that are sent over them at once. A coordinator
 responds when a commit is replicated, and waits some milliseconds for others to write with it
-(`group.coordinator.append.linger.ms`): one connection would carry some 200 commits a second. A broker that is
-busy accepts 50 new connections at once (`socket.listen.backlog.size`)."""
+(`group.coordinator.append.linger.ms`): one connection would carry some 200 commits a second."""
 ONE_GROUP = 7
 """The highest version of OffsetFetch that every supported broker has."""
 

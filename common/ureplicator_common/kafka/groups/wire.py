@@ -41,6 +41,8 @@ _BARE_ROW = struct.Struct(">iqiBhB")
 """A fetched row without metadata: number, offset, epoch, size of the metadata, error, tags."""
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _REFUSED = struct.Struct(">ih")
+_new = tuple.__new__
+"""Makes a named tuple in half the time of its class."""
 
 
 class FetchedGroup(NamedTuple):
@@ -149,7 +151,7 @@ class OffsetsDecoder(Decoder):
                 worst = code
             if offset >= 0:
                 key = (topic, number)
-                offsets[keys.setdefault(key, key)] = CommittedOffset(offset, metadata)
+                offsets[keys.setdefault(key, key)] = _new(CommittedOffset, (offset, metadata))
         return worst
 
 
