@@ -21,7 +21,7 @@ from ureplicator_testkit.servers import processes
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 from ureplicator_testkit.shared import Shared
-from ureplicator_testkit.spark import archive
+from ureplicator_testkit.spark import quick_start
 from ureplicator_testkit.times import pytest_runtest_protocol as pytest_runtest_protocol
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("busy machine")
-os.environ.update(archive.environment())
+os.environ.update(quick_start.environment())
 gc.set_threshold(100_000, 50, 100)  # a search for cycles with each 100,000 new containers, not 700
 
 
@@ -152,5 +152,5 @@ def quick_java() -> Iterator[None]:
     """JVMs start quickly that get neither options of the tests nor Spark's variables: those of the queries of
     a slot, and executors."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", archive.environment()["SPARK_SUBMIT_OPTS"])
+        patch.setenv("JAVA_TOOL_OPTIONS", quick_start.environment()["SPARK_SUBMIT_OPTS"])
         yield

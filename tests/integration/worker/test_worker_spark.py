@@ -258,8 +258,8 @@ def test_without_zookeeper_copying_goes_on_and_a_new_session_publishes_everythin
     owner = worker.command("seen")["liveOwner"]
     worker.command("suspend")
     assert worker.command("expire")["live"] is None
+    eventually(lambda: worker.status()["session"] != "connected", ONLINE_S, "it knows")
     status = worker.status()
-    assert status["session"] != "connected"
     assert {entry["state"] for entry in status["partitions"].values()} == {"ONLINE"}
     worker.command("restore")
     worker.await_current(online)

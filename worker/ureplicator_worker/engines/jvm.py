@@ -30,10 +30,13 @@ from pyspark.java_gateway import launch_gateway
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.logging_setup import writes_json
+from ureplicator_worker.engines import class_archive
 from ureplicator_worker.engines.java_errors import cause_of, unregistered
 from ureplicator_worker.engines.processes import ProcessId, children, scratch_folder
 
 MIN_JAVA = 17
+LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of the JVM in which Spark puts the command of the driver's JVM together; it ends at once."""
 LOG = "spark.log"
 """Spark's own log, in the scratch folder."""
 MAX_TAIL_LINES = 50
@@ -123,7 +126,8 @@ def java_options(scratch: Path, *more: str) -> str:
     """
     log4j = f"-Dlog4j2.configurationFile=file:{scratch}/log4j2.properties"
     home = "" if has_user_name() else f"-Duser.home={scratch}"
-    return " ".join((log4j, f"-Djava.io.tmpdir={scratch}", *filter(None, (home, *more))))
+    own = (log4j, f"-Djava.io.tmpdir={scratch}", *class_archive.options())
+    return " ".join((*own, *filter(None, (home, *more))))
 
 
 def has_user_name() -> bool:
@@ -205,6 +209,7 @@ def start_driver(
     before = children()
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # a traceback where the JVM ends meanwhile
     os.environ["PYTHONSAFEPATH"] = "1"  # of Spark's Python processes: no code of the current folder
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     name_host(os.environ, conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1")
     master = conf.get("spark.master", "") or ""
     try:
