@@ -24,7 +24,7 @@ from ureplicator_testkit.records.topics import NewRecord, create_topic, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 
-VERSION = "4.3.0"
+VERSION = "4.4.0"
 ONE_BROKER = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",

@@ -11,7 +11,7 @@ to 20 MB: every call names its limit, and nothing beyond it is held in memory.
 * lz4 frames have independent blocks: brokers refuse linked ones. Checksums are written for neither.
 
 What Kafka's own reader reads is read, which is what brokers accept (`kafka_readers.json` of the testkit has
-what it does with each input, of Kafka 2.8.2 to 4.3.0):
+what it does with each input, of Kafka 2.8.2 to 4.4.0):
 
 | codec | behind a member, frame or stream | other than the formats say |
 |---|---|---|

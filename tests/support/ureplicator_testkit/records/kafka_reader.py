@@ -35,7 +35,7 @@ def is_read(jvm: Any, payload: Payload) -> bool:
 
 
 def _memory_records(jvm: Any) -> Any:
-    """Kafka 4.3 has the class in another package."""
+    """Kafka 4.3 and later have the class in another package."""
     package = jvm.org.apache.kafka.common.record
     found = package.MemoryRecords
     return found if isinstance(found, JavaClass) else package.internal.MemoryRecords

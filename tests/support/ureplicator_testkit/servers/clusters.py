@@ -30,6 +30,8 @@ from ureplicator_testkit.servers.server import START_DEADLINE_S, Server
 
 CONTROLLER_ID = 100
 CHECKPOINT = "data/bootstrap.checkpoint"
+METADATA_CHECKPOINT = "data/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+"""Place of the first records of a new cluster; the second from Kafka 4.4 on."""
 
 NOT_YET = frozenset(
     {
@@ -223,15 +225,21 @@ class KafkaCluster(Server):
         if not kept.exists():
             self._format_by_tool(nodes[0])
             part = kept.with_name(f"{kept.name}.{_new_id()}.part")
-            part.write_bytes((nodes[0].folder / CHECKPOINT).read_bytes())
+            part.write_bytes((nodes[0].folder / self._checkpoint).read_bytes())
             part.rename(kept)
         for node in nodes:
-            (node.folder / CHECKPOINT).parent.mkdir(exist_ok=True)
-            (node.folder / CHECKPOINT).write_bytes(kept.read_bytes())
+            checkpoint = node.folder / self._checkpoint
+            checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.unlink(missing_ok=True)  # the tool's may not be written
+            checkpoint.write_bytes(kept.read_bytes())
             (node.folder / "data/meta.properties").write_text(
                 f"version=1\ncluster.id={self.cluster_id}\nnode.id={node.node_id}\n"
                 f"directory.id={_new_id()}\n"
             )
+
+    @property
+    def _checkpoint(self) -> str:
+        return METADATA_CHECKPOINT if self._version >= "4.4" else CHECKPOINT
 
     def _format_by_tool(self, node: Node) -> None:
         features = [("--feature", f"{name}={level}") for name, level in self._features.items()]

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
-KAFKA_VERSIONS = ("2.8.2", "3.9.2", KAFKA_VERSION, "4.3.0")
+KAFKA_VERSIONS = ("2.8.2", "3.9.2", KAFKA_VERSION, "4.4.0")
 """Those that the whole copy is tested with: the oldest and the newest that are supported, and between."""
 ZOOKEEPER_JARS = (
     *("zookeeper-", "slf4j-api-", "log4j-api-", "log4j-core-", "log4j-slf4j2-impl-"),
