@@ -228,6 +228,10 @@ class Coordination(Protocol):
         """Later reads see every write acknowledged before this call. Raises Unavailable."""
         ...
 
+    def read(self, paths: Sequence[str]) -> Sequence[Node | None]:
+        """`sync`, then `get` of each in this order, in the time of one request. Raises Unavailable."""
+        ...
+
     def transact(self, operations: Sequence[Operation]) -> None:
         """All or nothing. Raises Conflict, OutcomeUnknown, Unavailable (nothing was sent).
 

@@ -174,11 +174,8 @@ class ZooKeeperCoordination:
         self._connection.on_session(listener)
 
     def get(self, path: str) -> Node | None:
-        try:
-            with _reading(path):
-                return _node(*self._wait(self._client.get_async(path)))
-        except NoNodeError:
-            return None
+        with _reading(path):
+            return _found(self._client.get_async(path), self._request_timeout_s)
 
     def children(self, path: str) -> Sequence[str]:
         try:
@@ -191,6 +188,18 @@ class ZooKeeperCoordination:
     def sync(self, path: str) -> None:
         with _reading(path):
             self._wait(self._client.sync_async(path))
+
+    def read(self, paths: Sequence[str]) -> Sequence[Node | None]:
+        """The server processes the requests of a connection in order."""
+        found: list[Node | None] = []
+        with _reading(paths[0]):
+            synced = self._client.sync_async(paths[0])
+            for chunk in portions(paths, PIPELINE):
+                with self._bulk_turn:
+                    responses = [self._client.get_async(path) for path in chunk]
+                    found += [_found(response, self._request_timeout_s) for response in responses]
+            self._wait(synced)
+        return found
 
     def transact(self, operations: Sequence[Operation]) -> None:
         if not operations:
@@ -312,6 +321,13 @@ def _reading(path: str) -> Iterator[None]:
         raise
     except (KazooException, KazooTimeoutError) as error:
         raise Unavailable(f"{path}: {_text(error)}") from error
+
+
+def _found(response: AsyncResult[tuple[bytes, ZnodeStat]], timeout_s: float) -> Node | None:
+    try:
+        return _node(*response.get(timeout=timeout_s))
+    except NoNodeError:
+        return None
 
 
 def _node(data: bytes, stat: ZnodeStat) -> Node:

@@ -2,7 +2,8 @@
 
 `ureplicator_common.kafka.positions` has the reason: between the initialisation of a copier's own
 transactional id and its first read of the positions, ZooKeeper must confirm, *after* the
-initialisation, that the partition is still assigned to this worker. Hence `sync` first, then reads:
+initialisation, that the partition is still assigned to this worker. Hence `sync` first, then reads, in
+this order and in the time of one request; that of the shares follows:
 
     workers/live/<id>         belongs to our session (else another process has our id)
     workers/known/<id>        the leader has recorded at least our slots (see below)
@@ -30,7 +31,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -41,7 +42,6 @@ from ureplicator_common.model import (
     Partition,
     Route,
     SessionId,
-    TopicKey,
     WorkerId,
     transactional_id,
 )
@@ -66,6 +66,8 @@ logger = logging.getLogger(__name__)
 RETRY_S = 0.2
 
 T = TypeVar("T")
+Nodes = Mapping[str, Node | None]
+"""By path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +163,25 @@ class OwnershipProver:
 
     def prove(self, request: ProofRequest) -> ProofResponse:
         """Raises Unavailable if nothing can be proven now."""
-        problem = self._check_live_node() or self._check_known_slots()
+        paths = self._paths
+        routes = {part.route: paths.route(part.route) for part in request.partitions}
+        topics = {part.key: paths.topic(part.key) for part in request.partitions}
+        session = self._coordination.session()
+        nodes = self._read(
+            [
+                paths.worker_live(self._worker),
+                paths.worker_known(self._worker),
+                paths.assignment(self._worker),
+                *routes.values(),
+                *topics.values(),
+            ]
+        )
+        problem = self._check_live_node(nodes, session) or self._check_known_slots(nodes)
         if problem:
             return ProofResponse(request.request_id, {}, dict.fromkeys(request.partitions, problem))
-        assignment = self._assignment()
-        settings = {r: self._route(r) for r in {p.route for p in request.partitions}}
-        intents = {k: self._intent(k) for k in {p.key for p in request.partitions}}
+        assignment = self._assignment(nodes)
+        settings = {route: _settings(route, path, nodes[path]) for route, path in routes.items()}
+        intents = {key: _decoded(path, nodes[path], decode_intent) for key, path in topics.items()}
         renewers = {
             r: transactional_id(fleet=self._paths.fleet, route=r, worker=RENEWER, slot=0)
             for r in settings
@@ -188,12 +203,13 @@ class OwnershipProver:
                 refused[partition] = result
         return ProofResponse(request.request_id, granted, refused)
 
-    def _check_live_node(self) -> str:
-        """Reason to refuse everything; empty if the live node is our own. Raises Unavailable."""
-        path = self._paths.worker_live(self._worker)
-        self._coordination.sync(path)
-        session = self._coordination.session()
-        node = self._coordination.get(path)
+    def _read(self, paths: Sequence[str]) -> Nodes:
+        return dict(zip(paths, self._coordination.read(paths), strict=True))
+
+    def _check_live_node(self, nodes: Nodes, session: SessionId | None) -> str:
+        """Reason to refuse everything; empty if the live node is our own: of the `session` that we had
+        before it was read. Raises Unavailable."""
+        node = nodes[self._paths.worker_live(self._worker)]
         if session is None:
             raise Unavailable("no session with ZooKeeper")
         if node is None or (node.stat.owner != session and node.stat.owner in self._own_sessions()):
@@ -202,13 +218,13 @@ class OwnershipProver:
             return f"worker {self._worker} is another process (session {node.stat.owner:#x})"
         return ""
 
-    def _check_known_slots(self) -> str:
+    def _check_known_slots(self, nodes: Nodes) -> str:
         """Reason to refuse everything; empty if a successor would fence every transactional id of ours.
 
         Raises Unavailable until the leader has recorded them.
         """
         path = self._paths.worker_known(self._worker)
-        node = self._coordination.get(path)
+        node = nodes[path]
         try:
             recorded = 0 if node is None else decode_known_worker(node.data).max_slots
         except UnreadableContent as error:
@@ -217,9 +233,9 @@ class OwnershipProver:
             raise Unavailable(f"the leader has recorded {recorded} of {self._slots} slots")
         return ""
 
-    def _assignment(self) -> Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]]:
+    def _assignment(self, nodes: Nodes) -> Mapping[Partition, tuple[OwnerEpoch, tuple[str, ...]]]:
         path = self._paths.assignment(self._worker)
-        node = self._coordination.get(path)
+        node = nodes[path]
         try:
             assignment = Assignment() if node is None else decode_assignment(node.data)
         except UnreadableContent as error:
@@ -235,26 +251,21 @@ class OwnershipProver:
         except UnreadableContent as error:
             raise Unavailable(f"{path} cannot be read: {error}") from error
 
-    def _route(self, route: Route) -> PublishedSettings | None:
-        node = self._coordination.get(self._paths.route(route))
-        settings = self._decoded(self._paths.route(route), node, decode_route)
-        if node is None or settings is None:
-            return None
-        return PublishedSettings(route, node.stat.mzxid, settings)
 
-    def _intent(self, key: TopicKey) -> TopicIntent | None:
-        return self._read(self._paths.topic(key), decode_intent)
+def _settings(route: Route, path: str, node: Node | None) -> PublishedSettings | None:
+    settings = _decoded(path, node, decode_route)
+    if node is None or settings is None:
+        return None
+    return PublishedSettings(route, node.stat.mzxid, settings)
 
-    def _read(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        return self._decoded(path, self._coordination.get(path), decode)
 
-    def _decoded(self, path: str, node: Node | None, decode: Callable[[bytes], T]) -> T | None:
-        """One that cannot be read counts as missing, and grants nothing."""
-        try:
-            return None if node is None else decode(node.data)
-        except UnreadableContent as error:
-            logger.error("%s cannot be read: %s", path, error)
-            return None
+def _decoded(path: str, node: Node | None, decode: Callable[[bytes], T]) -> T | None:
+    """One that cannot be read counts as missing, and grants nothing."""
+    try:
+        return None if node is None else decode(node.data)
+    except UnreadableContent as error:
+        logger.error("%s cannot be read: %s", path, error)
+        return None
 
 
 def grant_or_refusal(

@@ -285,6 +285,10 @@ class MemoryCoordination(MemorySession):
         self._request(path)
         self._advance()
 
+    def read(self, paths: Sequence[str]) -> Sequence[Node | None]:
+        self.sync(paths[0])
+        return [self.get(path) for path in paths]
+
     def fall_behind(self) -> None:
         """Reads show the tree as it is now, until `sync` or a write of this client: then as of that."""
         self._view = self._store.subtree("/")
@@ -342,10 +346,7 @@ class MemoryCoordination(MemorySession):
             self._store.expire(self._session)
 
     def lose_next_response(self, *, applied: bool) -> None:
-        """The next transaction raises OutcomeUnknown, whether it was applied or not.
-
-        The refusal of one that conflicts is lost as well.
-        """
+        """The next transaction raises OutcomeUnknown, applied or not; a refusal is lost as well."""
         self._lost_write_is_applied = applied
 
     def hold_watches(self) -> None:
@@ -364,8 +365,7 @@ class MemoryCoordination(MemorySession):
 
     def drop_watches(self) -> None:
         """Discard what was held: tree caches do not see those nodes until they change again."""
-        self._held = set()
-        self._holds_watches = False
+        self._held, self._holds_watches = set(), False
         self._reconnected()
 
     def receive(self, paths: Sequence[str]) -> None:

@@ -1,14 +1,32 @@
-"""Contract of a tree cache that reads or compares some of its nodes: for the twin and for real ZooKeeper.
+"""Contract of reading many nodes at once, and of a tree cache that reads or compares some of its nodes: for
+the twin and for real ZooKeeper.
 
 Beside `CoordinationContract`, whose fixtures it uses.
 """
 
 from ureplicator_common.coordination import Coordination, Create, Delete, Set
+from ureplicator_common.portions import portions
 from ureplicator_testkit.control.coordination_contract import Calls, Ensemble, until_shown
+
+MANY = 250
+"""More than are read in one portion."""
 
 
 class VerificationContract:
     """The suite."""
+
+    def test_many_nodes_are_read_at_once_as_others_have_written_them(
+        self, ensemble: Ensemble, client: Coordination, root: str
+    ) -> None:
+        paths = [f"{root}/{number}" for number in range(MANY)]
+        other = ensemble.client()
+        for some in portions(paths, 50):
+            other.transact([Create(path, path.encode()) for path in some])
+        found = client.read([f"{root}/none", *paths, paths[0]])
+        assert [node and node.data for node in found] == [
+            None,
+            *(path.encode() for path in (*paths, paths[0])),
+        ]
 
     def test_refresh_reads_some_paths_with_what_is_new_beside_them(
         self, ensemble: Ensemble, client: Coordination, root: str

@@ -109,7 +109,8 @@ def _same_epoch(previous: int, leader_epoch: int) -> int:
 
 def _granted_unproven(self: Any, request: Any) -> ProofResponse:
     """Grants everything without reading ZooKeeper."""
-    assigned = self._assignment()
+    path = self._paths.assignment(self._worker)
+    assigned = self._assignment({path: self._coordination.get(path)})
     grants = {
         partition: Grant(
             epoch, partition.topic, assigned[partition][1] if partition in assigned else ()
@@ -119,26 +120,9 @@ def _granted_unproven(self: Any, request: Any) -> ProofResponse:
     return ProofResponse(request.request_id, grants, {})
 
 
-class _Unsynced:
-    """A client whose reads show what its server has, however old that is."""
-
-    def __init__(self, coordination: Any) -> None:
-        self._coordination = coordination
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._coordination, name)
-
-    def sync(self, path: str) -> None:
-        """Return at once."""
-
-
-def _check_unsynced(self: Any) -> str:
-    synced = self._coordination
-    self._coordination = _Unsynced(synced)
-    try:
-        return _CHECK_LIVE_NODE(self)
-    finally:
-        self._coordination = synced
+def _read_unsynced(self: Any, paths: Sequence[str]) -> Any:
+    """What its server has, however old that is."""
+    return {path: self._coordination.get(path) for path in paths}
 
 
 def _without_fence(checked: Callable[..., Grant | str]) -> Callable[..., Grant | str]:
@@ -223,7 +207,6 @@ _OFFERS = pools_module.offers
 _IDS = Fencer._ids
 _ON_PROOF = Ownership._on_proof
 _COMMITMENT = committer_module.commitment
-_CHECK_LIVE_NODE = proof_module.OwnershipProver._check_live_node
 
 _UNCHECKED: Sequence[Patch] = (
     (InvariantChecker, "_check_fence", _nothing),
@@ -243,7 +226,7 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     ),
     "renewed-without-fence": ((orphaned_module, "FenceIds", _NoFences),),
     "no-proof": ((proof_module.OwnershipProver, "prove", _granted_unproven),),
-    "no-sync": ((proof_module.OwnershipProver, "_check_live_node", _check_unsynced),),
+    "no-sync": ((proof_module.OwnershipProver, "_read", _read_unsynced),),
     "commit-ahead": ((committer_module, "commitment", _ahead),),
     "position-before-fence": ((Ownership, "_on_proof", _read_first),),
     "former-process-not-fenced": ((Fencer, "_max_slots", lambda self: 0),),

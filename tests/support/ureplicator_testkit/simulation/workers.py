@@ -31,7 +31,7 @@ from ureplicator_worker.engines.assignment import AssignmentWatch
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.fencing import Fencer
 from ureplicator_worker.engines.ownership_proof import RETRY_S as PROOF_RETRY_S
-from ureplicator_worker.engines.ownership_proof import OwnershipProver
+from ureplicator_worker.engines.ownership_proof import Nodes, OwnershipProver
 from ureplicator_worker.engines.publisher import CHECK_EVERY_S, NodePublisher
 from ureplicator_worker.engines.publisher import RETRY_S as REPORT_RETRY_S
 from ureplicator_worker.lifeline import messages
@@ -53,10 +53,10 @@ class _Prover(OwnershipProver):
     store: JudgedStore
     proven_at = 0
 
-    def _check_live_node(self) -> str:
-        problem = super()._check_live_node()
+    def _read(self, paths: Sequence[str]) -> Nodes:
+        nodes = super()._read(paths)
         self.proven_at = self.store.zxid
-        return problem
+        return nodes
 
 
 class _Processes:
