@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ureplicator_common.kafka.client import READ_COMMITTED
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.client import READ_COMMITTED, Broker
 from ureplicator_common.kafka.positions import COMMAND_S
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
@@ -93,3 +94,32 @@ def test_a_broker_that_has_nothing_is_asked_after_growing_pauses(
     monkeypatch.setattr(Counted, "offset", 0)
     assert read_logs(cluster, cluster.view(["t"]), readings) == {}
     assert pauses_s == [0.01, 0.02, 0.04, 0.08, 0.1]
+
+
+class OneSilent(MemoryCluster):
+    """A broker of it takes requests and never responds: each costs half of a command's time."""
+
+    asked = 0
+
+    def call(self, broker: Broker, request: Any, response: Any) -> Any:
+        if broker.node_id != 1:
+            return super().call(broker, request, response)
+        self.asked += 1
+        self._paused_s += COMMAND_S / 2
+        raise ClusterUnavailable("silent")
+
+
+def test_logs_of_a_silent_broker_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control records of the others come with the fifth response."""
+    cluster = OneSilent(MemoryKafka("A", {"t": 4}, nodes=2))
+    view = cluster.view(["t"])
+    monkeypatch.setattr(Counted, "offset", 0)
+    readings = {key: Counted(5) for key in view.leaders}
+    errors = read_logs(cluster, view, readings)
+    silent = [key for key, leader in view.leaders.items() if leader.node_id == 1]
+    assert len(silent) == 2
+    assert {key: str(error) for key, error in errors.items()} == {
+        (topic, number): f"{topic}/{number} not read: silent" for topic, number in silent
+    }
+    assert all(reading.done for key, reading in readings.items() if key not in errors)
+    assert cluster.asked == 1

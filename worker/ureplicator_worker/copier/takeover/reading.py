@@ -4,6 +4,7 @@ One request goes to each leader, for all of its logs that are not done, without 
 without a batch shows nothing: the control record may be on its way, or the broker reads from tiered storage.
 A broker writes the control records of a fence into a thousand logs one after the other, so there are pauses,
 which grow, while it has nothing for those that are not done: else it would look at all of them all the time.
+A broker that is silent is not asked again: the logs of the others would wait for it each time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from ureplicator_common.kafka.client import (
     ClusterView,
 )
 from ureplicator_common.kafka.errors import ErrorCode, error_name, refusal
-from ureplicator_common.kafka.list_offsets import TopicPartition, by_leader, offsets_at
+from ureplicator_common.kafka.list_offsets import (
+    TopicPartition,
+    by_leader,
+    healthy_first,
+    offsets_at,
+)
 from ureplicator_common.kafka.log_offsets import fetch_request
 from ureplicator_common.kafka.positions import COMMAND_S
 from ureplicator_worker.batches.header import CorruptBatch
@@ -30,6 +36,9 @@ from ureplicator_worker.batches.header import CorruptBatch
 FETCH_BYTES = 1 << 20
 RESPONSE_BYTES = 16 << 20
 PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
+SILENT_S = 1.0
+"""A broker that failed after so long was silent; one that refuses connections fails at once, and others
+lead its logs soon."""
 
 
 class Unreadable(OperatingError):
@@ -69,7 +78,8 @@ def read_logs(
     while waiting := [key for key, item in readings.items() if key not in errors and not item.done]:
         before = {key: readings[key].offset for key in waiting}
         out: list[TopicPartition] = []
-        for key, row in _rows(client, view, before, isolation, reasons):
+        silent: dict[TopicPartition, OperatingError] = {}
+        for key, row in _rows(client, view, before, isolation, reasons, silent):
             try:
                 _take(readings[key], row, key, client.name)
             except OperatingError as error:
@@ -79,7 +89,9 @@ def read_logs(
             except _NotNow as error:
                 reasons[key] = str(error)
         moved = [key for key in waiting if readings[key].offset != before[key]]
-        due_s |= dict.fromkeys(moved, client.deadline_s(COMMAND_S))
+        renewed = waiting if silent else moved
+        due_s |= dict.fromkeys(renewed, client.deadline_s(COMMAND_S))
+        errors |= silent
         errors |= dict(_go_on_in_range(client, view, {key: readings[key] for key in out}))
         now_s = client.now_s()
         for key in waiting:
@@ -104,8 +116,11 @@ class _OutOfRange(Exception):
 
 
 def _late(key: TopicPartition, reasons: Mapping[TopicPartition, str]) -> Unreadable:
-    reason = reasons.get(key, "its end is not there yet")
-    return Unreadable(f"{key[0]}/{key[1]} not read in {COMMAND_S:.0f} s: {reason}", temporary=True)
+    return _unread(key, reasons.get(key, "its end is not there yet"), f" in {COMMAND_S:.0f} s")
+
+
+def _unread(key: TopicPartition, reason: str, within: str = "") -> Unreadable:
+    return Unreadable(f"{key[0]}/{key[1]} not read{within}: {reason}", temporary=True)
 
 
 def _rows(
@@ -114,18 +129,23 @@ def _rows(
     offsets: Mapping[TopicPartition, int],
     isolation: int,
     reasons: dict[TopicPartition, str],
+    silent: dict[TopicPartition, OperatingError],
 ) -> Iterator[tuple[TopicPartition, Any]]:
-    for broker, keys in by_leader(view, offsets).items():
+    """The responses; why others have none, and errors of those whose broker was silent."""
+    for broker, keys in healthy_first(client, by_leader(view, offsets)).items():
         request = fetch_request(
             {key: offsets[key] for key in keys},
             max_bytes_each=FETCH_BYTES,
             max_bytes=RESPONSE_BYTES,
             isolation=isolation,
         )
+        asked_s = client.now_s()
         try:
             response = client.call(broker, request, FetchResponse)
         except ClusterUnavailable as error:
             reasons |= dict.fromkeys(keys, str(error))
+            if client.now_s() - asked_s > SILENT_S:
+                silent |= {key: _unread(key, str(error)) for key in keys}
             continue
         for topic in response.responses:
             for row in topic.partitions:
