@@ -51,7 +51,7 @@ FIRST = {
     "position-before-fence": 69,
     "former-process-not-fenced": 282,
     "former-process-not-fenced, second route": 555,
-    "former-process-returns": 706,
+    "former-process-returns": 1959,
     "epoch-not-checked": 369,
     "no-delay": 3,
     "less-delay": 18,
@@ -59,7 +59,7 @@ FIRST = {
     "leave-not-seen": 4,
     "former-topics-kept": 1,
     "slots-not-counted": 3,
-    "tags-not-seen": 7,
+    "tags-not-seen": 11,
     "owner-epoch-not-raised": 1,
     "response-before-write": 51,
 }
