@@ -3,6 +3,7 @@
 The proxy carries so many bytes a second, with a delay, for all connections together.
 """
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 from ureplicator_testkit.copier.driver import StubDriver, partitions_of
 from ureplicator_testkit.records.topics import NewRecord, compare_logs, create_topic, produce
 from ureplicator_testkit.servers.clusters import KafkaCluster
-from ureplicator_testkit.servers.processes import eventually
+from ureplicator_testkit.servers.processes import eventually, starved_s
 from ureplicator_testkit.servers.proxy import Proxy, ProxyThread, Way
 from ureplicator_worker.wire.produce_api import API_KEY as PRODUCE
 
@@ -110,11 +111,12 @@ def test_a_backlog_takes_the_time_of_the_line(
     try:
         begun = before + min(BEGUN_BYTES, size_bytes // 10)
         eventually(lambda: proxy.carried_bytes(way) > begun, 40, "records are on the way")
-        began_s = time.monotonic()
+        chain = driver.process.pid, os.getpid()  # the copier, and the proxy
+        began_s = time.monotonic() - starved_s(*chain)
         ends = dict.fromkeys(partitions_of(topic, PARTITIONS), size_bytes // 10_000 // PARTITIONS)
         limit_s = size_bytes / rate / share
         eventually(lambda: driver.caught_up(ends), 2 * limit_s, "all is copied and committed")
-        took_s = time.monotonic() - began_s
+        took_s = time.monotonic() - starved_s(*chain) - began_s
         proxy.heal()
         driver.stop()
         assert "dropped" not in driver.process.log_text()

@@ -59,6 +59,16 @@ def is_stopped(pid: int) -> bool:
     return states <= STOPPED_STATES
 
 
+def starved_s(*pids: int) -> float:
+    """Seconds in which threads of these processes were ready and had no processor (schedstats of Linux, else
+    0.0): what other programs on the machine take from a time that is measured."""
+    waited_ns = 0
+    for stat in itertools.chain(*(Path(f"/proc/{pid}/task").glob("*/schedstat") for pid in pids)):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            waited_ns += int(stat.read_text().split()[1])
+    return waited_ns / 1e9
+
+
 def eventually(
     predicate: Callable[[], T], deadline_s: float, what: str, *, poll_s: float = 0.0
 ) -> T:
