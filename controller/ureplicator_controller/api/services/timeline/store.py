@@ -54,19 +54,21 @@ CREATE TABLE IF NOT EXISTS events (
     at_ms INTEGER, number INTEGER, shown TEXT, PRIMARY KEY (at_ms, number)) WITHOUT ROWID;
 """
 _STEPS = """
-SELECT route, (at_ms - ?1) / ?3 AS step, MAX(lag_records), MAX(lag_s), AVG(bytes_per_s), AVG(records_per_s),
+SELECT route, (at_ms - :from_ms) / :step_ms AS step,
+    MAX(lag_records), MAX(lag_s), AVG(bytes_per_s), AVG(records_per_s),
     MAX(mismatches), MAX(errors)
-FROM figures WHERE at_ms >= ?1 AND at_ms < ?2 GROUP BY route, step ORDER BY route, step
+FROM figures WHERE at_ms >= :from_ms AND at_ms < :until_ms GROUP BY route, step ORDER BY route, step
 """
 _TOPIC_STEPS = """
-SELECT (at_ms - ?1) / ?3 AS step, MAX(lag_records), MAX(lag_s)
-FROM topics WHERE route = ?4 AND topic = ?5 AND at_ms >= ?1 AND at_ms < ?2 GROUP BY step ORDER BY step
+SELECT (at_ms - :from_ms) / :step_ms AS step, MAX(lag_records), MAX(lag_s)
+FROM topics WHERE route = :route AND topic = :topic AND at_ms >= :from_ms AND at_ms < :until_ms
+GROUP BY step ORDER BY step
 """
 
 
 _USAGE = """
 SELECT route, SUM(records), SUM(bytes), SUM(cpu_s), MIN(at_ms)
-FROM usage WHERE at_ms >= ?1 GROUP BY route ORDER BY route
+FROM usage WHERE at_ms >= :from_ms GROUP BY route ORDER BY route
 """
 
 
@@ -150,7 +152,7 @@ class TimelineStore:
     def usage(self, *, from_ms: int) -> list[RouteCost]:
         """Cost of the copy from that time on, by route."""
         with self._reading() as database:
-            rows = database.execute(_USAGE, (from_ms,)).fetchall()
+            rows = database.execute(_USAGE, {"from_ms": from_ms}).fetchall()
         return [
             RouteCost(Route.parse(route), CopyCost(records, bytes_, cpu_s), since_ms)
             for route, records, bytes_, cpu_s, since_ms in rows
@@ -170,7 +172,8 @@ class TimelineStore:
     def steps(self, *, from_ms: int, until_ms: int, step_ms: int) -> list[RouteFigures]:
         """Figures from `from_ms` to before `until_ms`, one for each route and step, by route and time."""
         with self._reading() as database:
-            rows = database.execute(_STEPS, (from_ms, until_ms, step_ms)).fetchall()
+            bound = {"from_ms": from_ms, "until_ms": until_ms, "step_ms": step_ms}
+            rows = database.execute(_STEPS, bound).fetchall()
         return [
             RouteFigures(Route.parse(route), from_ms + step * step_ms, *figures)
             for route, step, *figures in rows
@@ -181,9 +184,9 @@ class TimelineStore:
     ) -> list[TopicFigures]:
         """Steps as of `steps`, of one topic; without the times when others lagged more."""
         with self._reading() as database:
-            rows = database.execute(
-                _TOPIC_STEPS, (from_ms, until_ms, step_ms, str(key.route), key.topic)
-            ).fetchall()
+            bound = {"from_ms": from_ms, "until_ms": until_ms, "step_ms": step_ms}
+            wanted = {"route": str(key.route), "topic": key.topic}
+            rows = database.execute(_TOPIC_STEPS, bound | wanted).fetchall()
         return [TopicFigures(key, from_ms + step * step_ms, *lag) for step, *lag in rows]
 
     def events(self, *, from_ms: int, until_ms: int, limit: int) -> list[dict[str, Any]]:
