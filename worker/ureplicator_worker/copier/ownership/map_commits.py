@@ -62,7 +62,7 @@ class MapCommits:
         Raises Fenced, ClusterUnavailable.
         """
         self._pending = {}
-        mapped = {part: item for part, item in positions.items() if self._is_mapped(item)}
+        mapped = {part: positions[part] for part in positions if self._is_mapped(positions[part])}
         if self._log is not None and mapped:
             try:
                 self._write(mapped, self._log, store)
@@ -72,8 +72,8 @@ class MapCommits:
                     self._written[partition] = self._written[partition].interrupted()
         return {partition: self._mark(partition) for partition in positions}
 
-    def _is_mapped(self, item: Commitment) -> bool:
-        return self._log is not None and item.grant.settings.offset_map
+    def _is_mapped(self, commitment: Commitment) -> bool:
+        return self._log is not None and commitment.grant.settings.offset_map
 
     def _write(
         self, mapped: Mapping[Partition, Commitment], log: MapLog, store: PositionStore
@@ -82,15 +82,15 @@ class MapCommits:
         if log.is_refused():
             raise MapRefused("not yet")
         rows = list[Row]()
-        for partition, item in mapped.items():
-            self._pending[partition], more = self._advance(partition, item)
+        for partition, commitment in mapped.items():
+            self._pending[partition], more = self._advance(partition, commitment)
             rows += more
         if rows:
             replicas = next(iter(mapped.values())).grant.settings.replication_factor
             log.write(rows, store, replication_factor=replicas)
 
-    def _advance(self, partition: Partition, item: Commitment) -> tuple[Written, list[Row]]:
-        written, rows = advance(self._written[partition], item.segments)
+    def _advance(self, partition: Partition, commitment: Commitment) -> tuple[Written, list[Row]]:
+        written, rows = advance(self._written[partition], commitment.segments)
         known = self._former.found.get(partition)
         if known is None:
             return written, rows
@@ -106,10 +106,10 @@ class MapCommits:
     def committed(self, positions: Mapping[Partition, Commitment]) -> dict[Partition, Commitment]:
         """Commitments as they were committed: without segments where the map does not have them."""
         done = {
-            partition: item
+            partition: commitment
             if partition in self._pending
-            else replace(item, segments=(), unmapped=bool(item.segments))
-            for partition, item in positions.items()
+            else replace(commitment, segments=(), unmapped=bool(commitment.segments))
+            for partition, commitment in positions.items()
         }
         for partition, written in self._pending.items():
             if not written.former:

@@ -47,8 +47,8 @@ def bound_to(positions: Mapping[Partition, Commitment]) -> set[Partition]:
     """Those whose data, or rows of the map, are in the transaction."""
     return {
         part
-        for part, item in positions.items()
-        if item.grant.settings.offset_map or is_transactional(part, item.grant)
+        for part, commitment in positions.items()
+        if commitment.grant.settings.offset_map or is_transactional(part, commitment.grant)
     }
 
 
@@ -62,10 +62,10 @@ def position_records(
     """Positions in the form of the store."""
     return {
         part: (
-            (item.grant.target_topic, part.number),
-            item.record(worker=worker, slot=slot, mark=marks.get(part)),
+            (commitment.grant.target_topic, part.number),
+            commitment.record(worker=worker, slot=slot, mark=marks.get(part)),
         )
-        for part, item in positions.items()
+        for part, commitment in positions.items()
     }
 
 

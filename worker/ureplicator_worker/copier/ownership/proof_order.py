@@ -104,7 +104,7 @@ class ProofOrder:
             return None
         self._outstanding = False
         granted = {
-            part: item for part, item in response.granted.items() if self._is_requested(part)
+            part: grant for part, grant in response.granted.items() if self._is_requested(part)
         }
         refused = {part: why for part, why in response.refused.items() if self._is_requested(part)}
         return ProofResponse(response.request_id, granted, refused)
@@ -132,8 +132,8 @@ class ProofOrder:
 
     def search_again(self, number: int) -> None:
         """The source did not respond: what is still searched waits for the next proof."""
-        for partition, (epoch, found) in list(self.searched.items()):
-            if found == number:
+        for partition, (epoch, proof_number) in list(self.searched.items()):
+            if proof_number == number:
                 del self.searched[partition]
                 self.waiting[partition] = epoch
 

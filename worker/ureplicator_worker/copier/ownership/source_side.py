@@ -87,14 +87,14 @@ class SourceSide:
 
     def _find(self, job: FindStarts) -> None:
         try:
-            for found in find_starts(
+            for portion in find_starts(
                 job.grants,
                 job.stored,
                 source=self._source,
                 target=job.target,
                 count=self._count,
             ):
-                self._put(StartsFound(job, found))
+                self._put(StartsFound(job, portion))
         except ClusterUnavailable as error:
             self._put(SourceFailed(job, error))
 

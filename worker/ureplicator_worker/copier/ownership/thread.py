@@ -34,10 +34,7 @@ from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.kafka.map_log import MapLog
 from ureplicator_common.kafka.positions import COMMAND_S, CommitRefused, PositionStore
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
-from ureplicator_common.kafka.transactions.position_rows import (
-    readable,
-    unreadable,
-)
+from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.behind import CountBehind
 from ureplicator_worker.copier.messages import (
@@ -375,7 +372,7 @@ class Ownership:
             if self._transactions.used or is_transactional(part, event.grant)
         }
         at_once = {part: event for part, event in begun.items() if part not in later}
-        mapped = {part: item for part, item in fresh.items() if part in at_once}
+        mapped = {part: commitment for part, commitment in fresh.items() if part in at_once}
         marks = self._attempt(lambda: self._maps.write(mapped, self._store))
         if marks is None:
             raise ClusterUnavailable("target: the offset map could not be written")
@@ -405,7 +402,7 @@ class Ownership:
         done = self._transact(records) if records else {}
         if done is None:
             raise ClusterUnavailable("target: first positions could not be committed")
-        taken = {part: item for part, item in fresh.items() if part in done}
+        taken = {part: commitment for part, commitment in fresh.items() if part in done}
         if taken:
             self._post(Committed(self._maps.committed(taken)))
         return {part: event for part, event in begun.items() if part in done or part not in records}
@@ -415,7 +412,7 @@ class Ownership:
             self._post(CommitFailed("the proof that we are still the owner is due", number))
             return
         offered = self._trials.records(positions)
-        others = {part: item for part, item in positions.items() if part not in offered}
+        others = {part: positions[part] for part in positions if part not in offered}
         with self._target.within(COMMAND_S):
             marks = self._attempt(lambda: self._maps.write(others, self._store), number)
             if marks is None:

@@ -66,10 +66,10 @@ def _ingest(fetch: FetchSide, fetched: Fetched, lease: Lease) -> None:
         Run(fetch, window, lease) if isinstance(window, SendWindow) else Kept(fetch, window, lease)
     )
     try:
-        found = committed_batches(
+        items = committed_batches(
             lease.view, fetched, position=fetch.offset, check_crc=fetch.verify_crc
         )
-        for item in found:
+        for item in items:
             _, header, kind = item
             if kind is Kind.PASS or kind is Kind.REBUILD:
                 run.add(item)

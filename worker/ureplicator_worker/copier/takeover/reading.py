@@ -75,7 +75,9 @@ def read_logs(
     reasons: dict[TopicPartition, str] = {}
     due_s = dict.fromkeys(readings, client.deadline_s(COMMAND_S))
     pause_s = PAUSE_S
-    while waiting := [key for key, item in readings.items() if key not in errors and not item.done]:
+    while waiting := [
+        key for key, reading in readings.items() if key not in errors and not reading.done
+    ]:
         before = {key: readings[key].offset for key in waiting}
         out: list[TopicPartition] = []
         silent: dict[TopicPartition, OperatingError] = {}

@@ -129,17 +129,17 @@ class SourcePlace:
 
 def fetched(row: Any, size: int) -> Fetched:
     """The row of a response as the lane's own decoder gives it, with its records from byte 0 on."""
-    found = Fetched(
+    decoded = Fetched(
         (b"", row.partition_index),
         error=row.error_code,
         high_watermark=row.high_watermark,
         last_stable=row.last_stable_offset,
     )
-    found.aborted = [
-        (item.producer_id, item.first_offset) for item in row.aborted_transactions or ()
+    decoded.aborted = [
+        (aborted.producer_id, aborted.first_offset) for aborted in row.aborted_transactions or ()
     ]
-    found.end = size
-    return found
+    decoded.end = size
+    return decoded
 
 
 def matching(copies: Sequence[Witness], rows: Sequence[Placed]) -> int | None:
@@ -152,11 +152,11 @@ def matching(copies: Sequence[Witness], rows: Sequence[Placed]) -> int | None:
     places: dict[Witness, deque[int]] = {}
     for index, copy in enumerate(copies):
         places.setdefault(copy, deque()).append(index)
-    at, found = 0, None
+    at, behind = 0, None
     for offset, witness in rows:
         stamped = witness._replace(time_ms=STAMPED_MS)
         known = places.get(witness) or places.get(stamped) or deque()
         place = next((index for index in known if index >= at), -1)
         if place >= 0:
-            at, found = place + 1, offset + 1
-    return found
+            at, behind = place + 1, offset + 1
+    return behind

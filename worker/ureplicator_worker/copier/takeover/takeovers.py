@@ -56,7 +56,7 @@ class Takeovers:
         ends: Mapping[TargetPartition, OffsetOrError],
     ) -> dict[TargetPartition, BehindOrError]:
         known = self._known(stored, ends)
-        found: dict[TargetPartition, BehindOrError] = {**known}
+        results: dict[TargetPartition, BehindOrError] = {**known}
         tails: dict[TargetPartition, TargetTail] = {}
         named = _by_producer({key: stored[key] for key in stored if key not in known}, view)
         for name, positions in named.items():
@@ -64,22 +64,31 @@ class Takeovers:
                 with self._target.within(COMMAND_S / (len(named) + 1)):
                     fence, refused = self._store.fence_data(name, positions)
             except ClusterUnavailable as error:
-                found |= dict.fromkeys(positions, error)
-                if found.keys() == stored.keys() and not known:
+                results |= dict.fromkeys(positions, error)
+                if results.keys() == stored.keys() and not known:
                     raise
                 continue
             for key, provenance in positions.items():
                 if key in refused:
-                    found[key] = Unreadable(f"{key[0]}/{key[1]}: {refused[key]}", temporary=True)
+                    results[key] = Unreadable(f"{key[0]}/{key[1]}: {refused[key]}", temporary=True)
                 elif isinstance(end := ends[key], PartitionUnavailable):
-                    found[key] = end
+                    results[key] = end
                 else:
                     tails[key] = self._tail(key, provenance, fence, end)
+        return {**results, **self._counted(stored, view, tails)}
+
+    def _counted(
+        self,
+        stored: Mapping[TargetPartition, Position],
+        view: ClusterView,
+        tails: Mapping[TargetPartition, TargetTail],
+    ) -> dict[TargetPartition, BehindOrError]:
+        """Read the tails, and remember what lies behind each position."""
         errors = read_logs(self._target, view, tails)
         counted = {key: tail.behind for key, tail in tails.items() if tail.behind is not None}
         now_s = self._target.now_s()
-        self._found |= {key: Found(stored[key], item, now_s) for key, item in counted.items()}
-        return {**found, **errors, **counted}
+        self._found |= {key: Found(stored[key], behind, now_s) for key, behind in counted.items()}
+        return {**errors, **counted}
 
     def _known(
         self,
@@ -89,16 +98,16 @@ class Takeovers:
         """Records found a short while ago behind the same positions, if the target still has them."""
         least_s = self._target.now_s() - REMEMBERED_S
         self._found = {
-            key: item
-            for key, item in self._found.items()
-            if item.at_s > least_s and stored.get(key, item.stored) == item.stored
+            key: found
+            for key, found in self._found.items()
+            if found.at_s > least_s and stored.get(key, found.stored) == found.stored
         }
         known: dict[TargetPartition, Behind] = {}
-        for key, item in self._found.items():
+        for key, found in self._found.items():
             end = ends.get(key)
-            is_there = isinstance(end, int) and end >= item.behind.end
+            is_there = isinstance(end, int) and end >= found.behind.end
             if is_there and key in stored and key not in self._collected:
-                known[key] = item.behind
+                known[key] = found.behind
         return known
 
     def at_source(
@@ -109,7 +118,7 @@ class Takeovers:
             for key, (position, behind) in wanted.items()
         }
         errors = read_logs(self._source, view, places, isolation=READ_COMMITTED)
-        return {key: item.place or errors[key] for key, item in places.items()}
+        return {key: place.place or errors[key] for key, place in places.items()}
 
     def _tail(
         self, key: TargetPartition, provenance: Provenance, fence: Producer, end: int
