@@ -23,7 +23,7 @@ def versions(lock: str) -> str:
 
 def part(lock: str, report: str) -> str:
     installed = json.loads(Path(report).read_text())["install"]
-    names = {_plain(each["metadata"]["name"]) for each in installed}
+    names = {_plain(package["metadata"]["name"]) for package in installed}
     blocks = [block for block in _blocks(lock) if _plain(block.partition("==")[0]) in names]
     if len(blocks) < len(names):
         raise SystemExit("requirements.lock lacks a package")

@@ -87,11 +87,11 @@ def _is_readable(path: str, item: Mapping[str, Any]) -> bool:
 
 
 def _filled(template: str, names: Mapping[str, list[str]]) -> Iterator[str]:
-    used = [(placeholder, found) for placeholder, found in names.items() if placeholder in template]
+    used = [(placeholder, known) for placeholder, known in names.items() if placeholder in template]
     if not used:
         yield template
-    for placeholder, found in used:
-        for name in found:
+    for placeholder, known in used:
+        for name in known:
             yield template.replace(placeholder, quoted(name))
 
 

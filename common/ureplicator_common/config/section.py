@@ -65,7 +65,7 @@ def _fields_at(root: type[Section], place: Sequence[int | str]) -> set[str]:
             section.model_fields[part] for section in sections if part in section.model_fields
         ]
         sections = {
-            found for field in fields for found in _sections_in(field.annotation)
+            section for field in fields for section in _sections_in(field.annotation)
         } or sections
     return {name for section in sections for name in section.model_fields}
 

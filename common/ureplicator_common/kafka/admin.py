@@ -138,10 +138,10 @@ class ConfluentTopicAdmin:
         self, topics: Sequence[str], *, timeout_s: float
     ) -> Mapping[str, Mapping[str, str] | OperatingError]:
         return {
-            topic: found
-            if isinstance(found, OperatingError)
-            else {name: entry.value for name, entry in found.items()}
-            for topic, found in self.settings(topics, timeout_s=timeout_s).items()
+            topic: settings
+            if isinstance(settings, OperatingError)
+            else {name: setting.value for name, setting in settings.items()}
+            for topic, settings in self.settings(topics, timeout_s=timeout_s).items()
         }
 
     def settings(

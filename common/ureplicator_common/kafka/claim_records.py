@@ -105,8 +105,8 @@ class Claims:
         return [claim for _, claim in sorted(claims.values(), key=_offset) if claim.fleet != fleet]
 
 
-def _offset(each: tuple[int, Claim]) -> int:
-    return each[0]
+def _offset(stored: tuple[int, Claim]) -> int:
+    return stored[0]
 
 
 def _texts(offset: int, data: bytes | None, *names: str) -> list[str]:

@@ -106,7 +106,9 @@ def _servers(
 ) -> tuple[Server, ...]:
     """All at the same time: one that is silent delays no other."""
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
-        return tuple(pool.map(lambda each: _server(name, properties, each, timeout_s), addresses))
+        return tuple(
+            pool.map(lambda address: _server(name, properties, address, timeout_s), addresses)
+        )
 
 
 def _server(name: str, properties: Mapping[str, str], address: str, timeout_s: float) -> Server:
@@ -285,11 +287,11 @@ def _member(group: str, client: ClusterClient) -> int:
 
 
 def _settings(client: ClusterClient) -> list[Mapping[str, str]]:
-    """Of each broker."""
+    """Settings of each broker."""
     names = (MAX_MESSAGE, *DEFAULTS_S)
-    return [broker_settings(client, each, names) for each in client.view(()).brokers.values()]
+    return [broker_settings(client, broker, names) for broker in client.view(()).brokers.values()]
 
 
 def _least(settings: Sequence[Mapping[str, str]], name: str) -> int | None:
-    """Of the brokers that show it."""
-    return min((int(each[name]) for each in settings if name in each), default=None)
+    """Least value of a setting, of the brokers that show it."""
+    return min((int(of_broker[name]) for of_broker in settings if name in of_broker), default=None)

@@ -57,8 +57,8 @@ def _open(written: Written) -> Sequence[int]:
     return [written.chunk.target] if written.chunk else []
 
 
-def _size(each: Chunk | Entry) -> int:
-    return each.size if isinstance(each, Chunk) else each.head.size
+def _size(row: Chunk | Entry) -> int:
+    return row.size if isinstance(row, Chunk) else row.head.size
 
 
 def _former(known: PartitionMap, written: Written, own: int) -> Sequence[Entry]:

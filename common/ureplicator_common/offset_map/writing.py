@@ -199,5 +199,5 @@ def _joins(older: Sealed, size: int) -> bool:
     return bool(older.value) and older.size < 2 * size and older.size + size <= FULL_SEGMENTS
 
 
-def _chunk(each: Sealed | Chunk) -> Chunk:
-    return each if isinstance(each, Chunk) else decode_chunk(each.value)
+def _chunk(row: Sealed | Chunk) -> Chunk:
+    return row if isinstance(row, Chunk) else decode_chunk(row.value)

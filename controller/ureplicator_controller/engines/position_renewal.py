@@ -103,9 +103,9 @@ def _by_target(
 ) -> dict[str, list[int]]:
     """Target topic -> partitions, without those that the target refused: they must not block others."""
     wanted: dict[str, list[int]] = {}
-    for partition, found in partitions.items():
-        if (found.target_topic, partition.number) not in without:
-            wanted.setdefault(found.target_topic, []).append(partition.number)
+    for partition, orphaned in partitions.items():
+        if (orphaned.target_topic, partition.number) not in without:
+            wanted.setdefault(orphaned.target_topic, []).append(partition.number)
     return wanted
 
 

@@ -88,7 +88,7 @@ def prepare(
     ends = {
         number: position.offset for (_, number), position in stored.items() if position.offset >= 0
     }
-    extents = {number: found for (_, number), found in logs.extents({topic: numbers}).items()}
+    extents = {number: extent for (_, number), extent in logs.extents({topic: numbers}).items()}
     unknown = [number for number in numbers if number not in ends and number not in hidden]
     uncopied = _with_records({number: extents[number] for number in unknown})
     firsts = _resolved(wanted.first, topic, numbers, logs)

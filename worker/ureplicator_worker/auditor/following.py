@@ -208,7 +208,9 @@ class RouteFollower:
             if not topic.differs:
                 self._differing.remove(topic.key)
             elif chosen and self._differing.due(topic.key, now_s=now_s):
-                budget_bytes -= record_bytes * sum(one.next - one.first for one in chosen.values())
+                budget_bytes -= record_bytes * sum(
+                    sample.next - sample.first for sample in chosen.values()
+                )
                 self._differing.add(topic.key, "differs", now_s=now_s)
                 self._guarded(topic, partial(self._compared_again, topic, chosen, described))
 

@@ -185,8 +185,9 @@ class KafkaConsumerGroups:
         parts = list(portions(groups, size))
         requests = [wire.fetch_offsets(part, version) for part in parts]
         for reply in self._client.call_all(broker, requests, self._fetched.decoder(parts)):
-            for group, found in reply.items():
-                yield group, self._failure(group, found) if isinstance(found, int) else found
+            for group, offsets in reply.items():
+                is_error = isinstance(offsets, int)
+                yield group, self._failure(group, offsets) if is_error else offsets
 
     def _fetch_share(
         self, broker: Broker, groups: Sequence[str]

@@ -138,7 +138,7 @@ def _described(client: ClusterClient, row: object) -> OpenTransaction:
         DescribeTransactionsRequest(version=0, transactional_ids=[id]),
         DescribeTransactionsResponse,
     )
-    for found in reply.transaction_states:
-        if not found.error_code:
-            return replace(listed, began_ms=found.transaction_start_time_ms)
+    for described in reply.transaction_states:
+        if not described.error_code:
+            return replace(listed, began_ms=described.transaction_start_time_ms)
     return listed

@@ -171,7 +171,7 @@ class LagCollector:
             of_route[intent.target_topic] = range(intent.partitions)
         queries = {
             target: self._position_query(
-                {route: found for route, found in wanted.items() if route.target == target}
+                {route: topics for route, topics in wanted.items() if route.target == target}
             )
             for target in {route.target for route in wanted}
         }

@@ -299,8 +299,8 @@ def describe(
         "serverToPartitionMapping": _by_worker(view),
         "serverToNumPartitionsMapping": _online_by_worker(view),
         "mismatches": [
-            mismatch_json(found)
-            for found in with_held(differing, snapshot, fleet_state.view, {key: lags})
+            mismatch_json(mismatch)
+            for mismatch in with_held(differing, snapshot, fleet_state.view, {key: lags})
         ],
         "excluded": {
             str(partition.number): why

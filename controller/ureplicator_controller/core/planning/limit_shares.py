@@ -75,10 +75,10 @@ def used_by_slot(snapshot: Snapshot) -> Mapping[Limited, Mapping[Slot, float]]:
         of_worker = of_kind[LimitKind.WORKER].get(worker)
         for partition, load in snapshot.loads[worker].items():
             of_topic = topics.get(partition.key) if topics else None
-            for found in (of_worker, routes.get(partition.route), of_topic):
-                if found is not None:
+            for rates in (of_worker, routes.get(partition.route), of_topic):
+                if rates is not None:
                     slot = (worker, load.slot)
-                    found[slot] = found.get(slot, 0.0) + load.bytes_per_s
+                    rates[slot] = rates.get(slot, 0.0) + load.bytes_per_s
     return used
 
 

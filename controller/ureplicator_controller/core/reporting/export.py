@@ -78,8 +78,8 @@ def export_document(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _by_route(keys: Iterable[TopicKey]) -> Iterator[tuple[str, list[TopicKey]]]:
-    for route, found in groupby(sorted(keys), key=lambda key: key.route):
-        yield str(route), list(found)
+    for route, of_route in groupby(sorted(keys), key=lambda key: key.route):
+        yield str(route), list(of_route)
 
 
 def topic_entry(intent: TopicIntent) -> dict[str, Any]:

@@ -85,10 +85,10 @@ class FleetIndexer:
         view = external_view(snapshot, (self._snapshot, self._index.view))
         before, owners = self._memo.results, self._owners(snapshot, assigned, view)
         self._recount(before, owners)
-        at_rest = {key: found for key, found in owners.items() if found is not None}
+        at_rest = {key: resting for key, resting in owners.items() if resting is not None}
         stale = _stale_reports(snapshot)
         busy = _busy(owners.keys(), at_rest, stale)
-        unowned = {key for key, found in at_rest.items() if not found}
+        unowned = {key for key, resting in at_rest.items() if not resting}
         self._index = FleetIndex(assigned, view, stale, at_rest, unowned, busy, dict(self._counts))
         self._snapshot = snapshot
         return self._index

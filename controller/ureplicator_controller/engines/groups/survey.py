@@ -88,11 +88,13 @@ class Survey:
         ids = [group.id for group in groups if not unsupported(group, share=share)]
         self._here = source.offsets(ids)
         quiet = self._quiet([id for id in ids if id in here.groups], there)
-        on_route = {id: _on(topics, found) for id, found in self._here.items() if id not in quiet}
-        wanted = {key for found in on_route.values() for key in found}
+        on_route = {
+            id: _on(topics, offsets) for id, offsets in self._here.items() if id not in quiet
+        }
+        wanted = {key for offsets in on_route.values() for key in offsets}
         copied = self._clusters.copied.read(topics, wanted)
         read = [id for id, held in quiet.items() if held.there is not None]
-        read += [id for id, found in on_route.items() if found]
+        read += [id for id, offsets in on_route.items() if offsets]
         self._there = target.offsets(read)
         missing = _text(here)
         for group in groups:
