@@ -276,7 +276,7 @@ COUNTED: Mapping[str, Callable[..., Iterable[Figure]]] = {
     "takeover": takeover.figures,
     "groups": sync.figures,
 }
-"""Those of an option with a number."""
+"""Figures that an option with a number has measured in the folder."""
 
 
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
@@ -329,9 +329,12 @@ def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
                 if is_large:
                     floors.measure(servers, topic, profile)
                 order = contenders if number % 2 == 0 else contenders[::-1]
-                results = {one.name: copying.copy(one, topic, profile) for one in order}
+                results = {
+                    contender.name: copying.copy(contender, topic, profile) for contender in order
+                }
                 floor = floors.measure(servers, topic, profile) if is_large else None
-            row = rows.Row(profile, {one.name: results[one.name] for one in contenders}, floor)
+            in_order = {contender.name: results[contender.name] for contender in contenders}
+            row = rows.Row(profile, in_order, floor)
             _print_progress(rows.summary(row))
             found.append(row)
     for line in rows.markdown(found):
@@ -351,7 +354,7 @@ def _counted(kind: str, counts: Mapping[str, int | None]) -> tuple[bool, dict[st
 
 
 def _printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]]:
-    """Each figure as it is measured."""
+    """Print each figure as it is measured."""
     found = []
     for figure in figures:
         print_figure(console, figure)
@@ -396,10 +399,10 @@ def _compare(
                 (contender, copy(contender)) for contender in (*contenders, *reversed(contenders))
             ]
         by_name = {
-            one.name: [found for contender, found in measured if contender is one]
-            for one in contenders
+            contender.name: [result for copied_by, result in measured if copied_by is contender]
+            for contender in contenders
         }
-        results = [(name, throughput.combined(found)) for name, found in by_name.items()]
+        results = [(name, throughput.combined(copies)) for name, copies in by_name.items()]
         print_throughput(console, profile, results, "warm")
         fresh = copying.first_copies(contenders, profile, passing=wanted.passing(profile))
         print_throughput(console, profile, fresh, "fresh")
@@ -447,7 +450,7 @@ def _lag_under_load(
         for cluster in (servers.source, servers.target):
             delete_topic(cluster.bootstrap, topic)
     print_open_loop(console, profile, results)
-    return True, {"load": {name: [asdict(level) for level in found] for name, found in results}}
+    return True, {"load": {name: [asdict(level) for level in levels] for name, levels in results}}
 
 
 def _latency(

@@ -245,7 +245,7 @@ class MirrorMaker(OneProcess):
         self._process = Process("mirror-maker", command, log=folder / "mm2.log")
 
     def _tls_lines(self) -> str:
-        """They override the addresses."""
+        """Lines for TLS, which override the addresses."""
         tls = self._servers.tls
         ends = {"A": self._servers.source, "B": self._servers.target} if tls else {}
         return "".join(

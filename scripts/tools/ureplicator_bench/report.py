@@ -95,8 +95,8 @@ def print_open_loop(
 ) -> None:
     console.print(f"[bold]lag under load, records of {profile.size:,} bytes")
     table = Table("", "of its capacity", "records/s", "p50, ms", "p99, ms", "longest, ms")
-    for name, found in results:
-        for level in found:
+    for name, levels in results:
+        for level in levels:
             figures = (level.produced_per_s, level.p50_ms, level.p99_ms, level.max_ms)
             table.add_row(name, f"{level.part:.0%}", *map(_short, figures))
     console.print(table)

@@ -57,7 +57,7 @@ class Throughput:
 
     @property
     def from_start_records_per_s(self) -> float:
-        """As one meets it who starts a fleet for this topic, with the start."""
+        """Rate with the start, as whoever starts a fleet for this topic meets it."""
         return self.records / (self.starts * self.start_s + self.seconds)
 
     @property

@@ -31,7 +31,7 @@ PER_S = 200
 """Records per second and partition: one each 5 ms, which is the precision of a gap."""
 PARTITIONS = 16
 MOVES = 1_000
-"""Of each delivery."""
+"""Moves of a partition, of each delivery."""
 LIMIT_MS = 500.0
 QUIET_S = 0.5
 """Time after each round: the moved partitions are copied evenly again, so the load affects no other gap."""

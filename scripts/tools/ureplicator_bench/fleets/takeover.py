@@ -193,7 +193,7 @@ class _Owners:
 
 
 def _online(driver: StubDriver, number: int, partitions: Sequence[Partition]) -> bool:
-    """Add again, as a worker does, what fails for a time."""
+    """True once all are ONLINE. What fails for a time is added again, as a worker does."""
     for partition, failure in list(driver.failed.items()):
         assert failure.temporary, failure
         del driver.failed[partition]
@@ -212,7 +212,7 @@ def _requests(proxy: Proxy) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Logs:
-    """Of the partitions that were taken over."""
+    """Both logs of the partitions that were taken over."""
 
     source: Mapping[int, Sequence[ConsumedRecord]]
     target: Mapping[int, Sequence[ConsumedRecord]]
@@ -239,7 +239,7 @@ def _read(
 
 
 def _times(what: str, takeover: Takeover, logs: _Logs) -> Iterator[Figure]:
-    """The times begin with the grant."""
+    """Figures of a takeover. The times begin with the grant."""
     online_s = takeover.online_s - takeover.granted_s
     copied_s = sorted(
         _first_s(logs.source[number], logs.target[number], takeover) for number in logs.source
