@@ -140,7 +140,7 @@ def _replicas(subject: str, role: ClusterRole, facts: ClusterFacts) -> Iterator[
 
 
 def _memory(subject: str, memory: ProducerMemory) -> Finding:
-    """For routes that deliver exactly once without transactions."""
+    """Judge how long brokers know a producer, for routes that deliver exactly once without transactions."""
     if fault := memory.fault():
         do = "raise it (or lower connections.max.idle.ms, if that is named); exactly_once waits for it"
         return Finding(Level.FAILURE, subject, f"exactly once: {fault}", do)

@@ -145,7 +145,7 @@ class _Handler(SequentialThreadingHandler):
         return ConnectionAbortedError(errno.ECONNABORTED, self.last_error)
 
     def session_established(self) -> None:
-        """From here on kazoo's own timeouts are right."""
+        """Note the session: from here on kazoo's own timeouts are right."""
         self._has_session = True
         self._is_refused = False
         self._patience = 1
@@ -183,7 +183,7 @@ class _Handler(SequentialThreadingHandler):
 
 
 class _Client(KazooClient):
-    """Never queues a request while reconnecting; calls `died` when its connection thread ends."""
+    """Client that queues no request while it reconnects, and calls `died` when its thread ends."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class BlockingConnection:
     def open(
         cls, broker: Broker, *, security: Security, timeout_s: float, client_id: str = CLIENT_ID
     ) -> Self:
-        """Raises ClusterUnavailable."""
+        """Connect and log in. Raises ClusterUnavailable."""
         connection, login = connect(
             broker, security=security, timeout_s=timeout_s, client_id=client_id
         )
@@ -132,7 +132,8 @@ class BlockingConnection:
         return self.receive(requests, response, first, silence_s=silence_s, deadline_s=deadline_s)
 
     def send(self, requests: Sequence[Any], *, silence_s: float) -> int:
-        """The correlation id of the first one. Raises ClusterUnavailable, as `receive` does."""
+        """Send the requests; the correlation id of the first one. Raises ClusterUnavailable, as `receive`
+        does."""
         first = self._correlation_id + 1
         with self._closed_by_failures():
             self._connection.settimeout(silence_s)
@@ -255,7 +256,7 @@ class Channels:
         self._open.clear()
 
     def _channel(self, broker: Broker, number: int, silence_s: float) -> BlockingConnection:
-        """An open one. Raises ClusterUnavailable."""
+        """An open channel to a broker, of so many. Raises ClusterUnavailable."""
         key = (broker.host, broker.port), number
         channel = _if_open(self._open.get(key))
         if channel is None:
@@ -266,7 +267,7 @@ class Channels:
 
 
 def _if_open(channel: BlockingConnection | None) -> BlockingConnection | None:
-    """An idle channel that its broker has closed is no failure."""
+    """The channel, unless its broker has closed it, which is no failure of an idle one."""
     if channel is None or channel.is_open:
         return channel
     channel.close()

@@ -1,7 +1,7 @@
-"""What a former owner has copied behind a stored position, and where that ends at the source.
+"""Records that a former owner has copied behind a stored position, and their end at the source.
 
-Exactly once without transactions it is counted at the target and found at the source (`copier.takeover`), so
-that it is not copied again.
+Exactly once without transactions they are counted at the target and found at the source
+(`copier.takeover`), so that none is copied again.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Commits:
         return self._failures.error(now_s, wait_s=wait_s)
 
     def on_confirmed(self, partition: Partition, stored: Position, now_s: float) -> None:
-        """Only transactions go back to what is stored: without them copying went on meanwhile."""
+        """Have transactions go back to what is stored. Without them copying went on meanwhile."""
         self._transactions.on_confirmed(partition, stored, now_s)
 
     def on_begun(self, producer: Producer, now_s: float) -> None:

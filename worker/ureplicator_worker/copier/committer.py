@@ -139,7 +139,7 @@ class Riders:
         self.taken = self._committer.take(owned, drained=drained, now_s=now_s)
 
     def put(self) -> Mapping[Partition, Commitment]:
-        """Those taken, for a commit that is requested now."""
+        """The positions that were taken, for a commit that is requested now."""
         taken, self.taken = self.taken, {}
         self._under_way = bool(taken)
         return taken

@@ -359,7 +359,7 @@ def _present_end(partition: Partition, grant: Grant, target: TargetState) -> int
 
 
 def _names_end(stored: Position) -> bool:
-    """It says where the target's log ended, or who has appended to it since."""
+    """True if it says where the target's log ended, or who has appended to it since."""
     provenance = Provenance.decode(stored.metadata)
     return provenance is not None and (provenance.target_end >= 0 or provenance.appends is not None)
 

@@ -19,7 +19,7 @@ DESCRIBE_CONFIGS_VERSION, BROKER_RESOURCE = 1, 4
 
 
 def read_memory(client: ClusterClient) -> ProducerMemory:
-    """From all brokers that respond. Raises ClusterUnavailable if none is known."""
+    """Settings of all brokers that respond, together. Raises ClusterUnavailable if none is known."""
     found: list[Mapping[str, str]] = []
     unread = ""
     for broker in client.view(()).brokers.values():
@@ -33,7 +33,7 @@ def read_memory(client: ClusterClient) -> ProducerMemory:
 def broker_settings(
     client: ClusterClient, broker: Broker, names: Sequence[str]
 ) -> Mapping[str, str]:
-    """Those of these settings that a broker has. Raises ClusterUnavailable."""
+    """The named settings, as far as a broker has them. Raises ClusterUnavailable."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=BROKER_RESOURCE,
         resource_name=str(broker.node_id),

@@ -87,7 +87,7 @@ def memory_of(brokers: Sequence[Mapping[str, str]], unread: str = "") -> Produce
 
 
 def _of_broker(settings: Mapping[str, str]) -> dict[str, float]:
-    """In seconds."""
+    """Settings of one broker, in seconds."""
     found = {name: int(settings[name]) / 1_000 for name in DEFAULTS_S if name in settings}
     if found.get(IDLE, 0) < 0:
         found[IDLE] = math.inf

@@ -124,7 +124,8 @@ class BufferPool:
         assert self._reserved_bytes >= 0, "returned more than was reserved"
 
     def lease(self, size: int) -> Lease:
-        """Never refuses: what a broker sends must be read. Check `has_room` before the request."""
+        """A buffer of at least the size, never refused: what a broker sends must be read. Check `has_room`
+        before the request."""
         rounded = class_bytes(size)
         kept = self._kept.get(rounded)
         if kept:

@@ -53,8 +53,8 @@ class DataProducers:
         self._used: dict[str, _Used] = {}
 
     def refused(self, begun: Iterable[Begun]) -> dict[Partition, CannotStart]:
-        """Those for which the target cannot be used, with the reason: brokers may change, so they are tried
-        again."""
+        """Partitions for which the target cannot be used, with the reason: brokers may change, so they are
+        tried again."""
         fenced = [event.partition for event in begun if is_fenced(event)]
         if fenced and self._check is not None:
             self._target = self._check.checked()
@@ -63,7 +63,7 @@ class DataProducers:
         return dict.fromkeys(fenced, CannotStart(self._target.refusal, temporary=True))
 
     def given(self, begun: Mapping[Partition, Begun], now_s: float) -> dict[Partition, Begun]:
-        """With a producer for those that are sent exactly once without transactions. Raises
+        """The same, with a producer for those that are sent exactly once without transactions. Raises
         ClusterUnavailable."""
         keys = {part: target_key(event) for part, event in begun.items() if is_fenced(event)}
         if not keys:

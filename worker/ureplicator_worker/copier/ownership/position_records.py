@@ -20,7 +20,7 @@ def target_key(begun: Begun) -> TargetPartition:
 
 
 def is_first(begun: Begun) -> bool:
-    """The position where copying begins is not the stored one, or its producer is not."""
+    """True if the position where copying begins is not the stored one, or its producer is not."""
     beginning = begun.beginning
     return beginning.committed != beginning.position or beginning.appends is not None
 
@@ -39,12 +39,12 @@ def first_commitment(begun: Begun) -> Commitment:
 
 
 def is_transactional(partition: Partition, grant: Grant) -> bool:
-    """Its data is in the transaction of its position."""
+    """True if its data is in the transaction of its position."""
     return grant.settings.is_transactional(partition.topic)
 
 
 def bound_to(positions: Mapping[Partition, Commitment]) -> set[Partition]:
-    """Those whose data, or rows of the map, are in the transaction."""
+    """Partitions whose data, or rows of the map, are in the transaction."""
     return {
         part
         for part, commitment in positions.items()

@@ -127,7 +127,7 @@ class ProofOrder:
         return self._number
 
     def is_searched(self, partition: Partition, number: int) -> bool:
-        """The result still counts."""
+        """True if the result still counts."""
         return self.searched.get(partition, (0, -1))[1] == number
 
     def search_again(self, number: int) -> None:

@@ -105,7 +105,7 @@ class KafkaTargetCheck:
         return lacking, ""
 
     def _warn(self, unknown: str) -> None:
-        """Once for each reason."""
+        """Log the reason, once for each."""
         if unknown and unknown != self._warned:
             logger.warning("whether the target keeps what exactly once needs: %s", unknown)
         self._warned = unknown

@@ -317,7 +317,8 @@ class Ownership:
         granted: Mapping[Partition, Grant],
         stored: Mapping[tuple[str, int], Position],
     ) -> None:
-        """Of an offered one nothing is sent before its position is taken, so it is not confirmed."""
+        """Confirm what is held, but for the offered ones: nothing of these is sent before their positions are
+        taken."""
         for partition, grant in granted.items():
             if partition not in self._order.held:
                 continue

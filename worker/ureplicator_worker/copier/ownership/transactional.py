@@ -21,7 +21,7 @@ class TransactionalDelivery:
 
     @property
     def used(self) -> bool:
-        """Data may be in the open transaction."""
+        """True if data may be in the open transaction."""
         return bool(self._partitions)
 
     def begin(self, begun: Begun) -> None:
@@ -41,7 +41,7 @@ class TransactionalDelivery:
             post(TransactionBegun(store.producer))
 
     def is_announced(self, producer: Producer) -> bool:
-        """The lane's producer is the last one that there was."""
+        """True of the last producer that there was for the lane."""
         return producer == self._announced
 
     def following(self, store: PositionStore) -> Producer | None:

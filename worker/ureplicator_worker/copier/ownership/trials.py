@@ -48,7 +48,7 @@ class Trials:
         self._refused: dict[TargetPartition, _Refusal] = {}
 
     def reason(self, key: TargetPartition) -> str:
-        """Of the last refusal; "" if the position need not be offered."""
+        """Reason of the last refusal; "" if the position need not be offered."""
         return self._refused[key].reason if key in self._refused else ""
 
     def first(
@@ -72,8 +72,8 @@ class Trials:
         return replace(position, metadata=position.metadata.ljust(self._refused[key].length))
 
     def offer(self, begun: Mapping[Partition, Begun], first: Records) -> dict[Partition, Begun]:
-        """With the positions that the next commit must have taken before anything is sent: those that were
-        refused, and first ones where the data is in no transaction."""
+        """The same, with the positions that the next commit must take before anything is sent: those that
+        were refused, and first ones where the data is in no transaction."""
         trials = {part: self._reason_of(event, first) for part, event in begun.items()}
         self.offered.update({part: first[part] for part, why in trials.items() if why})
         return {part: replace(event, trial=trials[part]) for part, event in begun.items()}
@@ -105,5 +105,5 @@ class Trials:
         self.offered.pop(partition, None)
 
     def records(self, partitions: Iterable[Partition]) -> Records:
-        """Those of the offered ones among these."""
+        """Records that are offered, of these partitions."""
         return {part: self.offered[part] for part in partitions if part in self.offered}

@@ -26,8 +26,7 @@ class Confirmations:
     def sendable(
         self, partitions: deque[SendSide], connection: BrokerConnection
     ) -> deque[SendSide]:
-        """Those of them that may send over the connection. The others are held back until they are
-        confirmed."""
+        """The sides that may send over the connection. The others are held back until they are confirmed."""
         unconfirmed = [
             send for send in partitions if send.fenced and not self._is_confirmed(send, connection)
         ]
@@ -52,6 +51,6 @@ class Confirmations:
             self._post(ConfirmationNeeded(send.partition))
 
     def mark(self, send: SendSide) -> None:
-        """Have what is open now used as soon as the owner is confirmed."""
+        """Have the connections that are open now used as soon as the owner is confirmed."""
         epoch = self._connections.leader(*send.topic_partition).epoch
         send.confirmed = self._connections.opened, epoch

@@ -19,7 +19,7 @@ def count(
     transaction: LaneTransaction,
     latency: Latencies,
 ) -> None:
-    """The target has acknowledged it."""
+    """Count a batch that the target has acknowledged."""
     if batch.lease is not None:
         latency.of_fetches.record_since(batch.lease.since_s)
     counters = copied(send, transaction)
@@ -32,7 +32,7 @@ def count(
 
 
 def count_committed(transaction: LaneTransaction, latency: Latencies) -> None:
-    """Readers with read_committed see what was sent in it."""
+    """Count what was sent in the transaction: readers with read_committed see it now."""
     for send, counters in transaction.copied.items():
         send.copied.add(counters)
         send.window.offsets.commit()

@@ -248,4 +248,4 @@ class RawPartition:
         return {self.send.topic_partition[0]: self.beginning.target_topic_id}
 
     def finish(self) -> None:
-        """Everything that was fetched is sent."""
+        """Do nothing: everything that was fetched is sent."""

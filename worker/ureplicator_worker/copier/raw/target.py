@@ -206,7 +206,8 @@ class Target:
     def _produce(
         self, via: Via, partitions: deque[SendSide], transaction: LaneTransaction | None
     ) -> None:
-        """All of it is in the transaction, or nothing: a request names its transactional id."""
+        """Send what the partitions have, all of it in the transaction or nothing: a request names its
+        transactional id."""
         connection = self.connections.connection_to(via, self._now_s)
         held_until_s = self.connections.health.held_until_s(via.node_id)
         if connection is None or self._now_s < held_until_s:
@@ -349,8 +350,8 @@ class Target:
             self._retry_later(send, batch, produced)
 
     def _is_in_doubt(self, send: SendSide) -> bool:
-        """Brokers forget the producer of what is sent next, by its time, or by their own where they stamp the
-        records: a try of unknown outcome would be appended again, repeated or late."""
+        """True if brokers may forget the producer of what is sent next, by its time, or by their own where
+        they stamp the records: a try of unknown outcome would be appended again, repeated or late."""
         batch = send.window.head
         if batch is None or not (batch.may_be_there or send.window.astray):
             return False
@@ -408,7 +409,8 @@ class Target:
             self.confirmations.need(send)
 
     def _split(self, send: SendSide, head: Batch) -> None:
-        """Brokers look at the size of a batch before its checksum, and halves get new ones."""
+        """Halve a batch, if it is intact: brokers look at its size before its checksum, and halves get new
+        ones."""
         if not is_intact(head.view):
             reason = f"the batch at offset {head.first_offset} has changed in memory"
             self._failed(send, reason, True)

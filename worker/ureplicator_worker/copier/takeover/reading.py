@@ -110,7 +110,7 @@ def read_logs(
 
 
 class _NotNow(Exception):
-    """The next response may have it."""
+    """Not in this response: the next one may have it."""
 
 
 class _OutOfRange(Exception):

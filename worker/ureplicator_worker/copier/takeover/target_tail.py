@@ -113,7 +113,7 @@ class TargetTail:
             raise TargetLost(f"target lost offsets {lost}")
 
     def _conclude(self) -> None:
-        """The control record ends before `offset`."""
+        """Take the result: the control record ends before `offset`."""
         if self._sent.sequence == UNCOUNTED:
             self.behind = Behind(0, self.offset)
         elif self._last:

@@ -40,7 +40,7 @@ def records_of(batch: bytes | memoryview, *, position: int) -> Iterator[Placed]:
 
 
 def copies_of(batch: bytes | memoryview) -> Iterator[Placed]:
-    """As `records_of`, of a batch of the target, from its first record on."""
+    """Records of a batch of the target, from its first one on. Raises CorruptBatch."""
     stamped = bool(Header(batch, 0).attributes & LOG_APPEND_TIME)
     for offset, witness in records_of(batch, position=0):
         yield Placed(offset, witness._replace(time_ms=STAMPED_MS) if stamped else witness)
