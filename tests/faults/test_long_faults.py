@@ -94,7 +94,7 @@ def evict_hanging(fleet: Fleet, flow: Flow, id: str) -> None:
 
 
 def test_a_fleet_that_shrinks_to_one_and_grows_again(fleet: Fleet, flow: Flow) -> None:
-    """Then leaders are killed in the middle of their plans: no request is lost."""
+    """Leaders are killed in the middle of their plans at the end: no request is lost."""
     first, *leaving = sorted(fleet.workers)
     for id in leaving:
         assert fleet.workers[id].terminate() == 0

@@ -58,7 +58,7 @@ def test_a_cluster_is_killed_and_comes_back(
 def test_one_zookeeper_server_killed_or_frozen_or_no_quorum_moves_nothing(
     site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
-    """Without a quorum copying continues, and REST refuses what it cannot write."""
+    """Copying continues without a quorum, and REST refuses what it cannot write."""
     moves, leader = fleet.moves(flow.topic), fleet.leader()
     first = site.zookeeper.leader()
     first.kill()

@@ -28,7 +28,7 @@ BUSY_S = 15
 def test_a_copier_killed_is_back_on_its_worker_in_5_s(
     site: BreakableServers, fleet: Fleet, flow: Flow
 ) -> None:
-    """Then the session of the same worker expires, which costs less than its JVM, which is killed last."""
+    """The session of the same worker expires next, which costs less than its JVM, which is killed last."""
     moves, owners, id = fleet.moves(flow.topic), flow.owners(), flow.a_worker()
     (slot,) = fleet.status(id)["slots"]
     os.kill(slot["pid"], signal.SIGKILL)

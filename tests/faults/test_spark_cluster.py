@@ -113,7 +113,7 @@ def flow(site: SparkSite, fleet: Fleet, topic: str) -> Iterator[Flow]:
 
 @pytest.fixture
 def flow_of_each_delivery(site: SparkSite, fleet: Fleet, topic: str) -> Iterator[tuple[Flow, Flow]]:
-    """At least once, and beside it exactly once."""
+    """Two flows: one at least once, and beside it one exactly once."""
     fleet.heal()
     wait_ready(fleet)
     flow = Flow(site, fleet, topic, partitions=PARTITIONS, rate=RATE)
@@ -151,7 +151,7 @@ def pids(fleet: Fleet, worker: str = "w1") -> dict[int, int]:
 
 
 def others(pids: Mapping[int, int]) -> dict[int, int]:
-    """Without slot 0."""
+    """Partitions of all slots but slot 0."""
     return {slot: pid for slot, pid in pids.items() if slot}
 
 

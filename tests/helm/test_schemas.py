@@ -29,7 +29,7 @@ def each_schema_is_read_once() -> Iterator[None]:
 
 
 def fault(manifest: Manifest, version: str) -> str | None:
-    """What is wrong with an object, in one line."""
+    """Fault of an object, in one line."""
     custom = SCHEMAS.get((manifest["apiVersion"], manifest["kind"]))
     try:
         if custom is not None:

@@ -91,7 +91,7 @@ def test_a_truncated_source_is_named_with_its_offsets(
 def test_a_target_that_lost_records_is_named_with_its_offsets(
     site: ReplicatedServers, lane: RealLane, settings: RouteSettings, lost: int
 ) -> None:
-    """By the copier that runs, which sends nothing behind the hole, and by the next one that starts."""
+    """The running copier names it, and sends nothing behind the hole; so does the next one that starts."""
     create_placed(site.source, lane.topic, [[1, 2, 3]])
     create_placed(site.target, lane.topic, [[LEADER, FOLLOWER]], config=UNCLEAN)
     fill(lane, 0, FIRST)

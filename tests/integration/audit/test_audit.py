@@ -214,7 +214,7 @@ def configuration(
 
 
 def commit_position(bootstrap: str, topic: str, position: int) -> None:
-    """As the route's position."""
+    """Commit an offset as the route's position."""
     group = position_group(fleet=FLEET, route=Route("a", "b"))
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:

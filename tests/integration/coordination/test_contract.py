@@ -66,7 +66,7 @@ class ZooKeeperEnsemble:
         return client
 
     def expire(self, client: Coordination) -> None:
-        """On demand: a second connection takes the session over and ends it."""
+        """Expire a session on demand: a second connection takes it over and ends it."""
         assert isinstance(client, ZooKeeperCoordination)
         before = cast(tuple[int, bytes], client._client.client_id)
         twin = KazooClient(self.hosts, client_id=before, timeout=SESSION_TIMEOUT_S)

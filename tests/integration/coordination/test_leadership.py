@@ -85,7 +85,7 @@ class Stage:
         return process
 
     def live(self, id: str) -> LiveController:
-        """As the controller shows itself, once it does."""
+        """The live node of a controller, as it shows itself, once it does."""
         node = eventually(
             lambda: self.hand.get(self.paths.controller(id)), START_S, f"{id} shows itself"
         )
@@ -262,7 +262,7 @@ def test_partitions_move_only_after_their_release(stage: Stage) -> None:
 
 
 def assert_rest_child_is_started_again(stage: Stage, one: Process) -> None:
-    """On the same address, when it dies."""
+    """Kill the process of REST: it is started again on the same address."""
     url = f"{stage.url('one')}/health"
     wait_for_http(url, START_S, process=one)
     for child in psutil.Process(one.pid).children(recursive=True):

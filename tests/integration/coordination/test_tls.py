@@ -105,7 +105,8 @@ def refusal(client: ZooKeeperCoordination) -> str:
 
 
 def wait_refused(client: ZooKeeperCoordination, text: str) -> None:
-    """On a busy machine a try may end after the first report of it."""
+    """Wait for a refusal with the text. A try may end after the first report of it where the machine is
+    busy."""
     eventually(lambda: text in refusal(client), CONNECT_S, f"it says {text!r}")
 
 

@@ -53,7 +53,7 @@ class Pod:
         )
 
     def _env(self) -> dict[str, str]:
-        """As the manifest has it; what comes from the pod's own fields, and its ports, are set here."""
+        """Environment of the manifest; what comes from the pod's own fields, and its ports, are set here."""
         role = str(self._container["name"]).upper()
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         own = {"POD_NAME": self._name, "PATH": path}

@@ -1,5 +1,5 @@
-"""On real processes: a fleet whose ZooKeeper was wiped goes on where it was, and an operator's request is
-found in every log that it led to."""
+"""Exports on real processes: a fleet whose ZooKeeper was wiped goes on where it was, and an operator's
+request is found in every log that it led to."""
 
 from __future__ import annotations
 

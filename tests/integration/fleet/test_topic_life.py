@@ -167,7 +167,7 @@ def test_a_new_topic_is_copied_from_its_first_record_and_an_old_one_from_the_rou
 
 
 def test_a_target_topic_is_deleted_after_its_source_topic(world: World) -> None:
-    """And the same topic again is copied from its first record."""
+    """The same topic is copied from its first record, once it is there again."""
     topic, copy = f"{MINE}-auto-gone", f"t.{MINE}-auto-gone"
     stays = f"{MINE}-auto-stays"
     for name in (topic, stays):
@@ -293,7 +293,7 @@ def test_what_is_deleted_by_hand_stays_away_until_it_is_added_by_hand(world: Wor
 
 
 def test_a_target_topic_of_others_gets_partitions_on_request_only(world: World) -> None:
-    """Then it belongs to the copy, and grows with its source."""
+    """The topic belongs to the copy after the request, and grows with its source."""
     topic = f"{MINE}-narrow"
     create_topic(world.source.bootstrap, topic, partitions=4)
     create_topic(world.target.bootstrap, f"s.{topic}", partitions=1)

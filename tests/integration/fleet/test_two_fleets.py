@@ -160,7 +160,7 @@ def move(fleets: Pair, topic: str) -> Result:
 
 
 def keep_filling(cluster: KafkaCluster, topic: str) -> None:
-    """For longer than a move takes on an idle machine."""
+    """Produce for longer than a move takes on an idle machine."""
     for round in range(30):
         records = [NewRecord(f"{topic}-{round}-{n}".encode(), None, n % 2) for n in range(20)]
         produce(cluster.bootstrap, topic, records)

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: a broker with settings of its own, and Kafka's consumer in Java."""
+"""Fixtures of the tests of this folder: a broker with settings of its own, and Kafka's consumer in Java."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_consumer_goes_on_after_the_sync_without_refreshing_its_metadata(
 def test_a_consumer_with_an_epoch_of_the_source_would_not_go_on(
     target: Target, filled: str, protocol: str
 ) -> None:
-    """So the other test can fail."""
+    """The other test can fail, as this one shows."""
     row = TopicPartition(filled, 0, AT, leader_epoch=SOURCE_EPOCH)
     admin = target.cluster.admin()
     wanted = [ConsumerGroupTopicPartitions(filled, [row])]

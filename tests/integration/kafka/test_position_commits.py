@@ -30,7 +30,7 @@ WAITED = 50
 
 @pytest.fixture
 def client(target_cluster: KafkaCluster, topic: str) -> Iterator[ClusterClient]:
-    """For the target, where the topic has two partitions."""
+    """A client of the target, where the topic has two partitions."""
     create_topic(target_cluster.bootstrap, topic, partitions=2)
     client = ClusterClient(target_cluster.bootstrap)
     yield client

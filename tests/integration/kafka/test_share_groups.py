@@ -164,7 +164,7 @@ def test_a_consumer_group_of_the_same_name_is_refused(
 
 
 def test_a_share_group_fails_over(groups: KafkaConsumerGroups, filled: str) -> None:
-    """From a source in memory; a start offset that goes back there is not lowered at the target."""
+    """The source is in memory; a start offset that goes back there is not lowered at the target."""
     chosen = GroupFilter.named([filled])
     topics = {filled: RouteTopic(filled, filled)}
     here = MemoryConsumerGroups()

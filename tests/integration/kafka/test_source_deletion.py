@@ -1,4 +1,4 @@
-"""What a route deletes at a real target: only copies of topics that their own source cluster has lost."""
+"""Deletions of a route at a real target: only copies of topics that their own source cluster has lost."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -225,7 +225,8 @@ result = [
 def test_a_stream_reads_each_offset_once(
     notebook: Notebook, source_cluster: KafkaCluster, source_topic: str, tmp_path: Path
 ) -> None:
-    """Also what comes between its runs; and a batch that was not committed is read again, the same."""
+    """What comes between its runs is read, too; and a batch that was not committed is read again, the
+    same."""
     bootstrap, checkpoint = source_cluster.bootstrap, tmp_path / "checkpoint"
     run = f"stream({str(checkpoint)!r}, batches, startingOffsets='earliest', maxOffsetsPerTrigger='90')"
     produce(bootstrap, source_topic, sample_records(200, partitions=4))

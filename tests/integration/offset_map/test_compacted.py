@@ -37,7 +37,7 @@ RECORDS, KEPT = 300, 100
 
 @pytest.mark.parametrize("delivery", Delivery)
 def test_a_compacted_source(lane: RealLane, delivery: Delivery) -> None:
-    """Also at an offset whose record was removed, a group goes on with exactly the next record."""
+    """A group goes on with exactly the next record, also at an offset whose record was removed."""
     lane.make_source(1, COMPACTED)
     lane.make_target(1)
     turns = itertools.count()

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: REST as the daemon starts it, without ZooKeeper, and a browser."""
+"""Fixtures of the tests of this folder: REST as the daemon starts it, without ZooKeeper, and a browser."""
 
 from __future__ import annotations
 

@@ -126,7 +126,8 @@ def test_a_hidden_page_reads_nothing_until_it_is_shown(rest: RestFixture, page: 
 def test_without_a_stream_the_page_asks_each_second(
     rest: RestFixture, browser: Browser, address: str
 ) -> None:
-    """As behind a proxy that holds events back, or where the server has too many streams."""
+    """The stream is missing as behind a proxy that holds events back, or where the server has too many
+    streams."""
     with no_errors(browser.new_page(), but="Failed to load resource") as page:
         page.route("**/events", lambda each: each.fulfill(status=503))
         page.goto(address)

@@ -40,7 +40,7 @@ class Fleet:
     def call(
         self, method: str, path: str, token: str = "", **headers: str
     ) -> tuple[int, dict[str, Any]]:
-        """From an address of its own, so that failed logins are counted for no other call."""
+        """Call from an address of its own, so that failed logins are counted for no other call."""
         number = next(self._addresses)
         connection = http.client.HTTPConnection(
             "127.0.0.1",

@@ -30,7 +30,7 @@ LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 
 
 def denials(fleet: str) -> tuple[AclBinding, ...]:
-    """What a fleet must be allowed at its target, denied to its user."""
+    """Rights that a fleet must have at its target, denied to its user."""
     denied = (f"User:{USER}", "*", AclOperation.ALL, AclPermissionType.DENY)
     return (
         AclBinding(ResourceType.TRANSACTIONAL_ID, fleet, PREFIXED, *denied),

@@ -77,8 +77,8 @@ def lacking(right: str, topic: str, cluster: str) -> str:
 
 
 def wait_for_reason(driver: StubDriver, lane: RealLane, reason: str) -> None:
-    """While records come: a target is asked for its partitions only every few seconds, and takes what is sent
-    before."""
+    """Wait for the reason while records come: a target is asked for its partitions only every few seconds,
+    and takes what is sent before."""
     seeds = itertools.count(2)
 
     def shown() -> bool:

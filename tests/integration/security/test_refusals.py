@@ -107,7 +107,7 @@ def test_a_name_that_is_not_that_of_the_certificate(authority: Authority) -> Non
 
 
 def test_an_unknown_authority_is_mended_by_its_file(authority: Authority, tmp_path: Path) -> None:
-    """Without a change the broker is left alone for a while; a changed file is tried at once."""
+    """A changed file is tried at once; without a change the broker is left alone for a while."""
     ca, clock = tmp_path / "ca.pem", ManualClock()
     security = trusting(ca, clock=clock)
     with serving(authority.issue("known")) as broker:

@@ -134,7 +134,8 @@ def test_a_password_that_is_changed_and_mended(
 def test_a_certificate_that_is_replaced_while_records_are_copied(
     lane: RealLane, secured: Secured, tmp_path: Path
 ) -> None:
-    """By one that the brokers do not know, and by the next one; connections are cut each time."""
+    """A certificate that the brokers do not know takes its place, then the next one; connections are cut each
+    time."""
     mine = Authority(tmp_path).issue("mine")
     mine.replace(secured.client)
     secured = replace(secured, client=mine)

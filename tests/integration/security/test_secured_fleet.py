@@ -188,7 +188,7 @@ def assert_pages_are_closed(fleet: Fleet, zookeeper: ZooKeeperServer) -> None:
 
 
 def metrics_ports(fleet: Fleet, zookeeper: ZooKeeperServer) -> list[int]:
-    """As the live nodes of the controllers name them."""
+    """Ports of metrics as the live nodes of the controllers name them."""
     client = KazooClient(zookeeper.hosts, auth_data=[("digest", USER)])
     client.start(timeout=20)
     try:

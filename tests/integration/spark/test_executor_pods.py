@@ -29,7 +29,7 @@ def kubernetes(tmp_path: Path) -> Iterator[KubernetesApi]:
 
 
 def worker_settings(kubernetes: KubernetesApi, folder: Path) -> WorkerSettings:
-    """With the properties that the chart sets."""
+    """Settings of the worker with the properties that the chart sets."""
     secret = folder / "spark-secret"
     secret.write_text("secret")
     return WorkerSettings(

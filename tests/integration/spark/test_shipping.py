@@ -25,7 +25,7 @@ PYTHON = f"{sys.base_prefix}/bin/python3.{sys.version_info.minor}"
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """With what copiers import; the whole of an environment is 110 MB."""
+    """Archive of what copiers import; the whole of an environment is 110 MB."""
     file = tmp_path / "packages.zip"
     copier = executor_archive.required_distributions(["kafka-python", "cramjam", "crc32c"])
     executor_archive._write(file, copier)

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.timeout(1_800), pytest.mark.usefixtures("quick_java")]
 
 
 def query_of(text: str, *, udfs: tuple[str, ...] = ()) -> SqlSettings:
-    """On a busy machine the first round of a JVM takes long."""
+    """A query of all topics, with much time: the first round of a JVM takes long on a busy machine."""
     return SqlSettings(".*", text, udfs=udfs, timeout_s=START_S)
 
 
@@ -162,7 +162,7 @@ def test_a_topic_changes_lanes_at_exactly_its_position(lane: RealLane) -> None:
     versions = [RouteSettings(delivery=once)]
 
     def grant(partition: Partition, epoch: OwnerEpoch) -> Grant:
-        """With the newest settings, as a worker's."""
+        """Grant with the newest settings, as a worker's."""
         version = len(versions) - 1
         return Grant(epoch, partition.topic, settings=versions[-1], settings_version=version)
 

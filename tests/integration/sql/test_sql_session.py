@@ -34,7 +34,7 @@ ROWS: list[batches.Row] = [
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSql]:
-    """With the function of the page, too."""
+    """Session with the function of the page, too."""
     folder = tmp_path_factory.mktemp("functions")
     page = page_block("sql module: shop_functions.py")
     (folder / "shop_functions.py").write_text(page)

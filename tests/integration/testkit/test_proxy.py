@@ -270,7 +270,7 @@ def test_an_unreachable_server_is_a_reset(proxies: ProxyThread) -> None:
 
 
 def request(api_key: int, body: bytes) -> bytes:
-    """As Kafka's clients send it."""
+    """A request as Kafka's clients send it."""
     return struct.pack(">ih", 2 + len(body), api_key) + body
 
 

@@ -119,7 +119,7 @@ class Stack:
 
 
 def test_stack_up_and_down(tmp_path: Path) -> None:
-    """With a Spark cluster, with TLS and with logins."""
+    """The stack has a Spark cluster, TLS and logins."""
     stack = Stack(tmp_path)
     try:
         assert stack("status")[0] == 1

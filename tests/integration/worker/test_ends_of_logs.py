@@ -105,7 +105,7 @@ def test_a_target_with_fewer_partitions(lane: RealLane) -> None:
 def hasty(
     target_cluster: KafkaCluster, topic: str, fleet: str, tmp_path: Path
 ) -> Iterator[RealLane]:
-    """From a source that looks for expired segments all the time, not every five minutes."""
+    """A lane from a source that looks for expired segments all the time, not every five minutes."""
     with KafkaCluster(name="hasty", properties=HASTY) as source:
         lane = RealLane(source, target_cluster, topic, fleet, tmp_path)
         yield lane

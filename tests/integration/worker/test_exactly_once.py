@@ -113,7 +113,7 @@ def observed(lane: RealLane) -> Iterator[Observed]:
 
 @pytest.fixture
 def in_transactions(lane: RealLane) -> Iterator[Observed]:
-    """As `observed`, of a lane with a handler."""
+    """A lane with a handler, observed as `observed` is."""
     observed = Observed(lane, partitions=PARTITIONS, transactional=True)
     yield observed
     observed.close()

@@ -126,7 +126,7 @@ def test_what_the_source_holds_of_positions_is_never_read(lane: RealLane) -> Non
 
 
 def commit_at_source(lane: RealLane, offsets: dict[int, int]) -> None:
-    """By a consumer of the group to which positions are published."""
+    """Commit as a consumer of the group to which positions are published."""
     group = position_group(fleet=lane.fleet, route=ROUTE)
     consumer = Consumer({"bootstrap.servers": lane.source.bootstrap, "group.id": group})
     try:

@@ -33,7 +33,8 @@ def steadily(bootstrap: str, topic: str) -> AbstractContextManager[None]:
 
 @pytest.mark.parametrize("turn", [0, 3])
 def test_nothing_of_a_recreated_source_topic_arrives(lane: RealLane, turn: int) -> None:
-    """With more records than before, so that the old position is one of the new topic's, too."""
+    """The new topic has more records than the old one, so that the old position is one of the new topic's,
+    too."""
     lane.make(1)
     lane.fill(records(FORMER, 50))
     driver = lane.start(1)

@@ -265,7 +265,7 @@ def test_a_copier_killed_under_load_loses_nothing(lane: RealLane) -> None:
 
 
 def test_a_topic_moves_between_the_lanes_under_load(lane: RealLane) -> None:
-    """At its exact position: nothing is lost, nothing is repeated."""
+    """The topic goes on at its exact position: nothing is lost, nothing is repeated."""
     lane.make(2)
     once = Delivery.EXACTLY_ONCE
     kinds = [

@@ -96,7 +96,7 @@ class Takeover:
         self.lane.make_target(partitions, target)
 
     def fill(self, count: int, change: Callable[[NewRecord], NewRecord] | None = None) -> None:
-        """So many records more in each partition."""
+        """Produce so many records more in each partition."""
         first, self._count = self._count, self._count + count
         self._change = change
         records = labelled_records(
@@ -128,7 +128,7 @@ class Takeover:
         )
 
     def copy_uncommitted(self) -> StubDriver:
-        """By an owner that has not committed the last COUNT records, at least, of any partition.
+        """Copy as an owner that has not committed the last COUNT records, at least, of any partition.
 
         A new connection has it commit once more: then so many are copied again.
         """
@@ -155,14 +155,14 @@ class Takeover:
         driver.close()
 
     def finish(self, *, settings: RouteSettings = EXACTLY_ONCE) -> StubDriver:
-        """By an owner that copies the rest, and ends."""
+        """Have an owner copy the rest, and end."""
         driver = self.own(settings=settings)
         driver.wait_caught_up(COPIED_S)
         driver.stop()
         return driver
 
     def retry(self, driver: StubDriver, *numbers: int) -> None:
-        """As a worker does after a temporary failure."""
+        """Add again what failed for a time, as a worker does."""
         partitions = [self.lane.at(number) for number in numbers]
         for partition in partitions:
             assert driver.failed.pop(partition).temporary
@@ -297,7 +297,8 @@ def test_an_empty_log_is_restarted_before_the_takeover(takeover: Takeover, fleet
 
 
 def test_records_are_deleted_before_the_takeover(takeover: Takeover) -> None:
-    """At the source a part of what was copied (0), or all of it and more (1); at the target a part (2)."""
+    """A part of what was copied is deleted at the source (0), or all of it and more (1); at the target a part
+    (2)."""
     takeover.make(3)
     takeover.fill(COUNT)
     takeover.lose()

@@ -150,7 +150,7 @@ def test_source_validation_changes_nothing(rest: RestFixture) -> None:
 
 
 def test_topics_that_the_clusters_do_not_describe_are_not_missing(rest: RestFixture) -> None:
-    """Without the right to describe a topic, no list has it."""
+    """No list has a topic without the right to describe it."""
     rest.put_intent("orders", TopicIntent(2, 2, target_topic="orders"))
     rest.target.put("orders", 2)
     rest.source.model.hidden = rest.target.model.hidden = {"orders"}

@@ -85,7 +85,7 @@ def put(rest: RestFixture, path: str, body: Any, *, query: str = "") -> dict[str
 
 
 def stored(rest: RestFixture, topic: str = "orders") -> TopicIntent:
-    """Without the id of the request that wrote it."""
+    """Stored content without the id of the request that wrote it."""
     intent = rest.intent(topic)
     assert intent is not None
     assert intent.request_id

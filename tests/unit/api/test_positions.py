@@ -206,7 +206,7 @@ def test_a_group_of_the_target_seeds_nothing(copied: RestFixture) -> None:
 def test_a_topic_that_is_stopped_since_the_check_gets_no_request(
     copied: RestFixture, monkeypatch: pytest.MonkeyPatch, method: str, body: Any
 ) -> None:
-    """While the clusters are read, the leader finds that the topic was recreated."""
+    """The leader finds that the topic was recreated while the clusters are read."""
     logs = copied.logs["source"]
     read = logs.extents
 

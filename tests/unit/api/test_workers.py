@@ -143,7 +143,7 @@ def test_an_evicted_worker_is_shown_as_such(working: RestFixture) -> None:
 
 
 def test_a_worker_that_is_gone_is_forgotten(working: RestFixture) -> None:
-    """Also one under an id that no worker may have, which an older version imported."""
+    """A worker under an id that no worker may have, which an older version imported, is forgotten alike."""
     for id in ("gone", "@leader"):
         worker = WorkerId(id)
         working.put(working.paths.worker_known(worker), encode_known_worker(KnownWorker(2)))

@@ -114,7 +114,7 @@ def test_workers_with_unreadable_loads_are_shown_without_figures(rest: RestFixtu
 def test_expected_workers_are_those_for_the_bytes_one_more_and_the_lagging(
     rest: RestFixture,
 ) -> None:
-    """As uReplicator counts them, with what a worker is expected to copy as a setting."""
+    """Workers are counted as uReplicator does, with what a worker is expected to copy as a setting."""
     copied_by_two(rest)
     rest.put_loads("w1", {orders(0): load(mb=60), orders(1): load(mb=70)})
     rest.put_loads("w2", {orders(2): load(mb=20, lag=200_000, records_per_s=1.0)})

@@ -285,7 +285,7 @@ def test_a_time_that_needs_three_bytes_has_the_outcome_of_the_general_way(later_
 
 
 def test_numbers_of_three_bytes_are_written() -> None:
-    """So many records are in one batch that their offsets take three bytes."""
+    """One batch has so many records that their offsets take three bytes."""
     one = batches.batch([(NOW_MS, None, None, ())])
     count = 17_000
     data = b"".join(
@@ -314,7 +314,7 @@ def take(
 
 
 def test_the_batches_of_a_producer_with_defaults_are_taken_at_once() -> None:
-    """Also where portions end within one; but not if they hold many records."""
+    """They are taken also where portions end within one; but not if they hold many records."""
     log = BatchLog(end=0, epoch=3)
     for _ in range(12):
         put(log, [], "of a producer with defaults")
@@ -395,7 +395,7 @@ def test_other_batches_are_not_taken(kind: str) -> None:
 
 @pytest.mark.parametrize("size", range(40, 80))
 def test_bytes_behind_the_only_record_are_not_taken(size: int) -> None:
-    """At the sizes around which its length takes two bytes instead of one."""
+    """The sizes are those around which its length takes two bytes instead of one."""
     whole = batches.batch([(NOW_MS, None, b"v" * size, ())])
     assert take(PlainRecords(), memoryview(whole)).batches == 1
     longer = batches.patched(whole + b"\0", length=len(whole) + 1 - 12)

@@ -80,7 +80,7 @@ def test_all_silent_seeds_but_the_last() -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_the_last_broker_in_turn_may_take_all_the_time(nodes: int) -> None:
-    """On a slow line nothing is gained by giving it up early."""
+    """Nothing is gained by giving it up early on a slow line."""
     net = network(nodes=nodes)
     net.slow_s[nodes] = 2.5
     net.blackholed = set(range(1, nodes))
@@ -302,7 +302,7 @@ def test_a_socket_that_the_broker_has_closed_is_replaced() -> None:
 
 
 def test_a_broker_that_knows_no_cluster_yet_is_passed_over() -> None:
-    """While it starts it would report that no topic exists, and no broker."""
+    """A broker that starts would report that no topic exists, and no broker."""
     net = network()
     client = net.client()
     net.starting = {1}

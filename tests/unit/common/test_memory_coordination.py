@@ -131,7 +131,7 @@ def test_a_refused_write_with_a_lost_response_is_unknown_too(client: MemoryCoord
 def test_nothing_below_a_leaf_is_seen(
     client: MemoryCoordination, other: MemoryCoordination
 ) -> None:
-    """As a cache of the real tree does not ask leaves for their children."""
+    """A cache of the real tree does not ask leaves for their children."""
     other.transact([Create("/r/a", b""), Create("/r/a/before", b"")])
     cache = client.tree_cache("/r", lambda: None, is_leaf=lambda path: path == "/r/a")
     other.transact([Create("/r/a/after", b""), Create("/r/b", b"")])

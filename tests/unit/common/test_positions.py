@@ -67,7 +67,7 @@ def test_a_coordinator_that_moved_is_looked_up_again(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"])
 def test_a_former_transaction_is_waited_out(name: str) -> None:
-    """With the implicit protocol the first request is the commit of the offsets (KIP-890)."""
+    """The first request is the commit of the offsets with the implicit protocol (KIP-890)."""
     store, client = ready(**{name: [ErrorCode.CONCURRENT_TRANSACTIONS] * 3})
     store.commit({KEY: Position(5)})
     assert client.requests.count(name) == 4
@@ -273,7 +273,7 @@ def test_one_deadline_holds_for_all_steps_of_a_commit(step: str) -> None:
 
 
 def test_a_broker_that_responds_is_reached_behind_silent_ones() -> None:
-    """On real sockets; the silent ones accept connections, as frozen processes do."""
+    """The sockets are real; the silent ones accept connections, as frozen processes do."""
     with ExitStack() as servers:
         silent = [
             servers.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
@@ -291,7 +291,7 @@ def test_a_broker_that_responds_is_reached_behind_silent_ones() -> None:
 
 
 def test_a_partition_is_released_before_its_worker_is_evicted() -> None:
-    """After the drain: a commit that runs, an initialisation, a new producer."""
+    """What may still follow the drain: a commit that runs, an initialisation, a new producer."""
     max_s = DRAIN_S + 3 * positions.COMMAND_S
     assert max_s < ControllerSettings().handover_timeout_s
 
@@ -364,7 +364,7 @@ def test_a_refused_partition_keeps_no_other_out_of_the_transaction() -> None:
 def test_an_upgrade_is_found_after_a_commit(
     monkeypatch: pytest.MonkeyPatch, check_s: float, found: int
 ) -> None:
-    """Not after each: it is one request more."""
+    """The protocol is not read after each commit: that is one request more."""
     monkeypatch.setattr(positions, "PROTOCOL_CHECK_S", check_s)
     client = Coordinator()
     store = PositionStore(client, group="g", transactional_id="own")

@@ -1,4 +1,4 @@
-"""What the copy of each route costs: growth of workers' counters between looks."""
+"""Cost of the copy of each route: growth of workers' counters between looks."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_a_producer_in_use_is_renewed_in_time(
 def test_a_producer_of_no_partition_is_left_to_expire(
     ledger: TransactionLedger, data: DataProducers
 ) -> None:
-    """And it serves none any more, whose coordinator may forget it at once."""
+    """It serves no partition any more, as its coordinator may forget it at once."""
     data.assign({P0: K0}, 0.0)
     data.forget(P0)
     assert data.renew(RENEW_S) == []

@@ -1,4 +1,4 @@
-"""At-least-once delivery: when positions are committed, which, and what a failure changes."""
+"""At-least-once delivery: the times of commits, the positions in them, and the effect of a failure."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_drained_partition_waits_for_no_interval_but_for_the_retry() -> None:
 
 
 def test_a_position_without_its_map_is_committed_again_after_a_while() -> None:
-    """Not with the next commit: the map was refused a moment ago."""
+    """It does not go with the next commit: the map was refused a moment ago."""
     delivery = joined()
     delivery.complete_map([P0], 1.0)
     assert delivery.seal({P0: made(5), P1: made(5)}, UNMAPPED_S) == {}

@@ -27,7 +27,7 @@ P1 = Partition(Route("a", "b"), "t", 1)
 
 
 def machine(*, committed: int = 5, now_s: float = 100.0) -> ExactlyOnce:
-    """With P0, in an open transaction."""
+    """A delivery with P0, in an open transaction."""
     delivery = ExactlyOnce(interval_s=0.1)
     delivery.join(P0, committed=committed, now_s=now_s)
     delivery.begin(now_s)
@@ -280,7 +280,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        """With something uncommitted the transaction is aborted."""
+        """Have a partition leave. The transaction is aborted if something of it is uncommitted."""
         partition = data.draw(st.sampled_from(sorted(self.sent)))
         first, end = self.sent[partition]
         if first < end or partition in self.committing:
@@ -339,7 +339,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: self.state is TransactionState.OPEN)
     @rule()
     def transact(self) -> None:
-        """What is sent, in one step: most transactions are committed."""
+        """Commit what is sent, in one step: most transactions are committed."""
         self.wait(1.0)
         self.seal(False)
         if self.state is TransactionState.SEALING:
@@ -349,7 +349,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: self.state is TransactionState.WAITING)
     @rule()
     def begin(self) -> None:
-        """From what the store shows then."""
+        """Begin from what the store shows then."""
         for partition in self.sent:
             position = self.stored.get(partition, -1)
             self.delivery.restore(partition, offset=position, now_s=self.now_s)

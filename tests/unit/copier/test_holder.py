@@ -142,7 +142,7 @@ def test_a_partition_from_add_to_released() -> None:
 
 @pytest.mark.parametrize(("acknowledged", "committed"), [(-1, 30), (45, 45)])
 def test_a_commit_holds_the_targets_end(acknowledged: int, committed: int) -> None:
-    """Before the first acknowledgement it is that of the start."""
+    """The end is that of the start before the first acknowledgement."""
     fixture = HolderFixture()
     fixture.holder.add({P0: OwnerEpoch(1)})
     beginning = StartPosition(5, 0, 5, "A", "x", "y", target_end=30)

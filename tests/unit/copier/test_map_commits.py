@@ -101,7 +101,7 @@ def test_refused_the_positions_are_committed_without_the_map(
 
 
 def test_what_was_refused_is_written_later(maps: MapCommits, log: MemoryMapLog) -> None:
-    """Without segments in what was committed, the lane shows them again at the next commit."""
+    """The lane shows the segments again at the next commit, as none was in what was committed."""
     maps.begin(P0, FRESH)
     first, second = MapSegment(100, 110, 40), MapSegment(120, 130, 55)
     settings = RouteSettings(offset_map=True, replication_factor=3)
@@ -135,7 +135,7 @@ def test_a_route_without_a_map_writes_nothing(log: MemoryMapLog) -> None:
 
 
 def left(maps: MapCommits, count: int) -> int:
-    """So many owners, each with one segment; the source offset and place of the next one."""
+    """Have so many owners write a segment each; the source offset and place of the next one."""
     beginning = FRESH
     for number in range(count):
         maps.begin(P0, replace(beginning, map_chunks=number))

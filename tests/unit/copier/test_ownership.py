@@ -402,7 +402,8 @@ def test_a_target_that_lost_records_fails_its_partition_alone(
 def test_a_position_that_is_not_shown_ends_its_partition_alone(
     ownership_fixture: OwnershipFixture,
 ) -> None:
-    """While it is held, too: another owner may have moved it. It starts once the right is there."""
+    """A partition that is held ends, too: another owner may have moved its position. It starts once the right
+    is there."""
     fixture, ledger = ownership_fixture, ownership_fixture.ledger
     granted = {P0: grant(), U0: Grant(OwnerEpoch(1), "u")}
     ledger.positions = {K0: Position(110), ("u", 0): Position(120)}

@@ -190,7 +190,7 @@ SOURCE_ID = uuid.UUID(int=7)
 def start_of(
     expected: uuid.UUID, there: uuid.UUID, position: Position, **grant: object
 ) -> StartPosition:
-    """As `start`, with a source topic that has a real id."""
+    """Start as `start` does, with a source topic that has a real id."""
     source = MemoryCluster(cluster_model("A", {"t": 1}))
     source.model.hold(start=EARLIEST, end=LATEST)
     source.model.topic_ids["t"] = str(there)

@@ -107,7 +107,7 @@ class Starts:
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_thousand_partitions_start_in_a_few_round_trips(stored: bool) -> None:
-    """At 100 ms: seconds, where a request for each took minutes."""
+    """They take seconds at 100 ms, where a request for each took minutes."""
     starts = Starts(1_000, latency_s=0.1, nodes=3)
     if stored:
         for partition in starts.partitions:
@@ -239,7 +239,7 @@ def test_no_commit_waits_while_no_broker_gives_out_producer_ids() -> None:
 
 
 def test_the_leader_epoch_of_a_position_comes_back_at_the_next_start() -> None:
-    """Without it no leader could report that its log was truncated between two owners (KIP-595)."""
+    """No leader could report without it that its log was truncated between two owners (KIP-595)."""
     starts = Starts(1)
     (partition,) = starts.partitions
     starts.prove(partition)

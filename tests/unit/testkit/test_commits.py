@@ -53,6 +53,6 @@ def test_violations() -> None:
 
 
 def test_password_is_that_of_the_server() -> None:
-    """As java.util.Random(0).nextBytes gives it: the session cancels the secret out."""
+    """The password is as java.util.Random(0).nextBytes gives it: the session cancels the secret out."""
     expected = bytes([0x60, 0xB4, 0x20, 0xBB, 0x38, 0x51, 0xD9, 0xD4, 0x7A, 0xCB])
     assert password_of(0xB3415C00)[:10] == expected

@@ -149,7 +149,7 @@ ID = uuid.UUID("6a5f0d4e-5b0f-4d57-9a43-1f1f4f1b7a01")
 
 
 def encoded(*rows: tuple[str, Any], version: int = NAMES, **fields: Any) -> bytes:
-    """With `version=IDS` the topics' names become ids, each its own."""
+    """A response; with `version=IDS` the topics' names become ids, each its own."""
     topics: dict[str, Any] = {}
     for topic, row in rows:
         id = uuid.uuid5(ID, topic)

@@ -85,7 +85,7 @@ def row(number: int, **fields: Any) -> Any:
 
 
 def encoded(topics: dict[str, list[Any]], version: int = NAMES, **fields: Any) -> bytes:
-    """With `version=IDS` the topics' names become ids, each its own."""
+    """A response; with `version=IDS` the topics' names become ids, each its own."""
     response = ProduceResponse(
         version=version,
         responses=[

@@ -11,7 +11,7 @@ from ureplicator_worker.lifeline.messages import Add, CopierId, Released, Stop, 
 
 
 def test_a_removed_partition_of_a_lost_copier_is_released_once_it_is_fenced() -> None:
-    """On another host the end of a job is not the end of the process, which may still commit."""
+    """The end of a job on another host is not the end of the process, which may still commit."""
     run = Run().online(0, 1).assign(1)
     run.take()
     run.do(events.CopierLost(CopierId(0, 1), "executor lost"))

@@ -449,7 +449,7 @@ def test_scratch_folders_of_dead_processes_are_swept(
 def test_a_scratch_folder_is_kept_from_processes_that_do_not_see_its_owner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """As in another container with the same temporary folder: process ids say nothing there."""
+    """Process ids say nothing in another container with the same temporary folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     mine = jvm.make_scratch()
     sweep = "from ureplicator_worker.engines.jvm import make_scratch as make; print(make())"

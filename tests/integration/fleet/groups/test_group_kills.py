@@ -123,7 +123,7 @@ def assert_forward(seen: list[Seen]) -> None:
 
 
 def wait_equal(source: str, target: str, topic: str, group: str) -> None:
-    """At the target the group is behind the last record in the end."""
+    """Wait until the group is behind the last record at the target."""
 
     def is_there() -> bool:
         copied = {number: log[-1].offset + 1 for number, log in read_all(target, topic).items()}

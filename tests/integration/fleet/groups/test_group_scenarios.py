@@ -152,7 +152,7 @@ def test_a_group_far_behind_moves_exactly_and_is_not_set_back(case: Case) -> Non
 def test_a_group_that_is_deleted_at_the_source_is_deleted_at_the_target_after_a_while(
     case: Case,
 ) -> None:
-    """By a leader that did not see it at the source."""
+    """A leader that did not see it at the source deletes it."""
     case.fleet.whitelist(case.topic)
     case.read_to(300)
     case.wait_target_offset(300)

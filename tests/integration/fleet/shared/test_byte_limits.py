@@ -82,7 +82,7 @@ class Copies:
         return sum(self.copied(topic).values())
 
     def wait_copied(self, topic: str) -> float:
-        """Until both logs end alike; returns the seconds."""
+        """Wait until both logs end alike; returns the seconds."""
         began_s = time.monotonic()
         wanted = offsets(self.source.bootstrap, topic)
         eventually(
@@ -97,7 +97,8 @@ def copies(running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCl
 
 
 def assert_kept(rate: int, copied: int, began_s: float) -> None:
-    """On average since it was set, the limit is exact: whatever was late comes within it."""
+    """Compare what was copied with the limit. It is exact on average since it was set: whatever was late
+    comes within it."""
     assert copied < rate * (time.monotonic() - began_s + BURSTS_S) * 1.1 + FETCHED
 
 

@@ -43,7 +43,7 @@ def moves(fleet: Fleet, topic: str) -> list[str]:
 def test_share_of_a_worker_that_leaves_moves_at_once_and_without_a_repeat(
     running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
 ) -> None:
-    """As Kubernetes stops a pod: the hook's SIGUSR1, then SIGTERM."""
+    """The worker is stopped as Kubernetes stops a pod: by the hook's SIGUSR1, then SIGTERM."""
     fleet = running
     create_topic(source_cluster.bootstrap, topic, partitions=PARTITIONS)
     fleet.whitelist(topic)

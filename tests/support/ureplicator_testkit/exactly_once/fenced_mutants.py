@@ -250,7 +250,7 @@ def _unplaced(decision: Any, place: Any) -> Any:
 
 
 def _any_counted(decision: Any, place: Place) -> Counted:
-    """As if neither log had holes."""
+    """Map what was counted as if neither log had holes."""
     behind, position = decision.behind, decision.beginning.position
     return Counted(position, max(0, behind.first), (Span(position, behind.count),))
 

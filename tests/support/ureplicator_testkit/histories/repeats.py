@@ -127,7 +127,7 @@ def _follows_lost(commit: CommittedOffset, later: CommittedOffset, who: Lost) ->
 
 
 def _owners(commits: Sequence[CommittedOffset]) -> str:
-    """Who committed from where to where, and as which owner: "w1 (4) 0-120, w2 (5) 130-400"."""
+    """Owners that committed, and from where to where: "w1 (4) 0-120, w2 (5) 130-400"."""
     runs = [
         list(run) for _, run in groupby(commits, lambda commit: (commit.worker, commit.owner_epoch))
     ]

@@ -84,7 +84,7 @@ class Ledger:
         positions: Mapping[TargetPartition, Position],
         optional: Collection[TargetPartition],
     ) -> dict[TargetPartition, str]:
-        """As `commit`, before the end of the transaction."""
+        """Store as `commit` does, before the end of the transaction."""
         if not self.is_current(transactional_id, epoch):
             raise Fenced(transactional_id)
         refused = {

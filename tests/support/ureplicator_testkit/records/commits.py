@@ -44,7 +44,7 @@ class CommitLog:
         self._found: list[CommittedOffset] = []
 
     def read(self) -> Sequence[CommittedOffset]:
-        """In order per partition."""
+        """Read the commits, in order per partition."""
         only = [self._partition]
         (records,) = read_all(self._bootstrap, GROUPS_TOPIC, only=only, since=self._next).values()
         for record in records:

@@ -151,7 +151,7 @@ def new_archive(archive: Path) -> Iterator[tuple[str, ...]]:
 
 
 def java_version() -> str:
-    """As `17.0.15`."""
+    """Version of Java, as `17.0.15`."""
     return _version(str(java_executable()))
 
 

@@ -121,7 +121,7 @@ def _granted_unproven(self: Any, request: Any) -> ProofResponse:
 
 
 def _read_unsynced(self: Any, paths: Sequence[str]) -> Any:
-    """What its server has, however old that is."""
+    """Read what the server has, however old that is."""
     return {path: self._coordination.get(path) for path in paths}
 
 

@@ -1,4 +1,4 @@
-"""As much of Kubernetes' API as Spark's driver asks of it, over HTTP; its pods are processes of this machine.
+"""Part of Kubernetes' API that Spark's driver asks for, over HTTP; its pods are processes of this machine.
 
 A pod of an executor is what the worker's image would start: `ureplicator` with the arguments of the
 container, and no other variables than the container's. It mounts nothing, and its address is 127.0.0.1.

@@ -227,7 +227,7 @@ def test_without_a_login_everything_is_open(new_rest: NewRest) -> None:
 def test_a_change_is_stored_and_logged_with_who_made_it(
     closed: Closed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And with what was there before and after."""
+    """The log has what was there before and after."""
     caplog.set_level(logging.INFO)
     closed.rest.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
     for path in ("/topics/orders/pause", "/admin/freeze", "/rebalance"):

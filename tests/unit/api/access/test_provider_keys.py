@@ -1,4 +1,4 @@
-"""When the keys of an identity provider are read, and what counts while it is away."""
+"""Keys of an identity provider: the times at which they are read, and what counts while it is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page that an operator opens makes a browser send, and names that point to a controller."""
+"""Requests that a page makes an operator's browser send, and names that point to a controller."""
 
 from __future__ import annotations
 

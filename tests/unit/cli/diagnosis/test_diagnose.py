@@ -34,7 +34,7 @@ SECRETS = (PLAIN, IN_FILE, DIGEST, TOKEN, KEY_LINE, OWN)
 
 @pytest.fixture
 def rest(new_rest: NewRest) -> RestFixture:
-    """With the document of its calls, which tells what can be read."""
+    """REST with the document of its calls, which tells what can be read."""
     return new_rest(described=True)
 
 

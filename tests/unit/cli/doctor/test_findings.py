@@ -1,4 +1,4 @@
-"""What is found in facts about this machine, ZooKeeper and the clusters."""
+"""Findings in facts about this machine, ZooKeeper and the clusters."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_unknown_shell() -> None:
 
 
 def _read_until(master: int, expected: str) -> str:
-    """What the terminal shows until a text appears in it, or the deadline ends."""
+    """Text of the terminal until a part appears in it, or the deadline ends."""
     shown, deadline_s = "", time.monotonic() + DEADLINE_S
     while expected not in shown and time.monotonic() < deadline_s:
         if select.select([master], [], [], 0.1)[0]:

@@ -96,8 +96,8 @@ class Topic:
 
 
 def assert_exact(topic: Topic) -> None:
-    """Before the committed position each offset is translated to the last copy of its record, or of the next
-    one."""
+    """Compare the map with the copy: each offset before the committed position leads to the last copy of its
+    record, or of the next one."""
     view = topic.view()
     copied = sorted(copy for copy in topic.copies if copy < topic.position)
     for source in range(topic.position):

@@ -89,7 +89,7 @@ def test_a_recreated_topic_has_a_map_of_its_own() -> None:
 def test_from_the_position_of_the_next_owner_on_nothing_lies_before_its_first_record(
     position: int, source: int
 ) -> None:
-    """Before it, behind the last segment, may lie records whose place is not known."""
+    """Records whose place is not known may lie before it, behind the last segment."""
     first = chunk(MapSegment(0, 10, 0), open=True)
     second = chunk(MapSegment(60, 70, 80), open=True, begin=(position, 40))
     view = map_of(first, second).view()

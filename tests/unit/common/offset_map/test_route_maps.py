@@ -71,7 +71,8 @@ def test_an_update_can_fail() -> None:
 
 @pytest.mark.parametrize("hole", [0, 3])
 def test_a_run_that_the_next_owner_goes_on_with_reaches_to_its_position(hole: int) -> None:
-    """At least once, without holes in the source, its first segment is joined with the last one before."""
+    """The first segment of the next owner is joined with the last one before: at least once, without holes in
+    the source."""
     first = Chunk("s", "t", (MapSegment(0, 10, 0),), open=True)
     begun = MapSegment(20 + hole, 21 + hole, 20)
     second = Chunk("s", "t", (begun,), open=True, begin=(20, 20))

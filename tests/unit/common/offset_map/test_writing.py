@@ -48,7 +48,7 @@ class Topic:
         return len(rows)
 
     def copy(self, count: int, *, hole: int = 0, markers: int = 0) -> None:
-        """So many records behind a hole of the source and markers of our own."""
+        """Copy so many records behind a hole of the source and markers of our own."""
         last = self.segments[-1] if self.segments else MapSegment(0, 0, 0)
         first, target = last.end + hole, last.target_end + markers
         self.copied |= {first + n: target + n for n in range(count)}
@@ -213,7 +213,7 @@ def test_what_is_read_after_refusals_is_never_beyond_what_was_copied(
 
 
 def test_no_chunk_is_deleted_before_the_one_that_takes_its_place_is_written() -> None:
-    """After each row of a commit the map holds what it holds after the last one, but for the new segments."""
+    """The map holds after each row of a commit what it holds after the last one, but for the new segments."""
     topic = Topic()
     rows: list[Row] = []
     merges = 0

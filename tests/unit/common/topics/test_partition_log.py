@@ -110,7 +110,7 @@ def test_uncommitted_all_records_but_markers_count() -> None:
 
 @pytest.mark.parametrize("start", [1, 3])
 def test_a_log_that_begins_later_is_read_from_its_start(site: Site, start: int) -> None:
-    """Also within a batch: its records before the start are deleted (DeleteRecords)."""
+    """The start may lie within a batch: its records before it are deleted (DeleteRecords)."""
     site.put(batches.batch(2), batches.batch(2))
     log = site.kafka.logs[KEY]
     log.start = start

@@ -15,7 +15,7 @@ PREPARED = "PrepareCommit"
 
 
 def committed(**scripts: list[Any]) -> tuple[PositionStore, Coordinator]:
-    """After a commit."""
+    """A store after a commit, and its coordinator."""
     client = Coordinator(**scripts)
     store = PositionStore(client, group="g", transactional_id="own")
     store.initialise()

@@ -1,4 +1,4 @@
-"""How long brokers know a producer: what exactly once without transactions needs of their settings."""
+"""Memory of producers: what exactly once without transactions needs of the brokers' settings."""
 
 from __future__ import annotations
 

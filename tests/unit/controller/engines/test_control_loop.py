@@ -337,7 +337,7 @@ def test_a_standby_waits_as_long_as_it_is_told_to(
 def test_a_standby_reads_the_leader_node_now_and_then(
     fleet: ControllerFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not at each change of the tree."""
+    """It does not read it at each change of the tree."""
     fleet.one.run()
     fleet.two.run()
     attempts: list[float] = []

@@ -1,4 +1,4 @@
-"""What counts as a change for the leader: anything that a plan depends on, and nothing else."""
+"""Changes that count for the leader: anything that a plan depends on, and nothing else."""
 
 from __future__ import annotations
 

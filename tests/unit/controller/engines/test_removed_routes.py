@@ -68,7 +68,7 @@ def test_topics_of_a_removed_route_are_stopped_with_the_reason(fleet: Controller
 
 
 def test_a_leader_withdraws_nothing_before_it_has_led_for_a_while(fleet: ControllerFleet) -> None:
-    """While a configuration is rolled out, controllers with both files may lead."""
+    """Controllers with both files may lead while a configuration is rolled out."""
     for _ in range(3):
         pass_by(fleet, WITHDRAW_AFTER_S - 20)
         assert copied(fleet) == {"orders", "ships"}

@@ -84,7 +84,7 @@ def test_a_group_behind_all_that_was_copied_goes_on_at_the_position(
 def test_nothing_is_read_again_by_a_group_that_is_ready(
     drawn: tuple[CopiedPartition, list[int], list[int]], committed: int, data: st.DataObject
 ) -> None:
-    """At least once the newest copies are at the target before their position is committed."""
+    """The newest copies are at the target before their position is committed, at least once."""
     whole, ours, theirs = drawn
     committed = min(committed, len(ours))
     copied = replace(
@@ -132,7 +132,7 @@ def test_a_group_waits_until_the_position_has_passed_what_it_has_read(
 
 
 def decided(back: CopiedPartition, at: int) -> PartitionDecision:
-    """For a group that has committed this offset at the target, and none at the source."""
+    """The decision for a group that has committed this offset at the target, and none at the source."""
     group = GroupView(
         id="g", source={TARGET: CommittedOffset(at, "")}, target={}, members=Members.NONE
     )

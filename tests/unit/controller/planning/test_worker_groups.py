@@ -172,7 +172,8 @@ def test_share_is_in_proportion_to_slots() -> None:
 
 
 def test_share_of_an_absent_worker_is_that_of_its_last_slots() -> None:
-    """Not of the most that it ever had, with which fencing counts: a newcomer would get too little."""
+    """Its share is not that of the most slots that it ever had, with which fencing counts: a newcomer would
+    get too little."""
     fleet = ControlFleet()
     fleet.worker("a", slots=16)
     fleet.worker("b", slots=2)

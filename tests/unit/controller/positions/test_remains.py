@@ -58,7 +58,7 @@ def remove(fleet: ControlFleet, store: PositionStore) -> int:
 
 
 def copied_again(fleet: ControlFleet) -> None:
-    """By b, under later owner epochs."""
+    """Have b copy the partitions again, under later owner epochs."""
     fleet.elect()
     fleet.topic("t", 2)
     fleet.settle()

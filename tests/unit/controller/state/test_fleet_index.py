@@ -50,7 +50,7 @@ def with_intent(**changes: object) -> Snapshot:
 
 
 def with_entry(change: Callable[[IdealEntry], IdealEntry]) -> Snapshot:
-    """With another ideal state of the topic's first partition."""
+    """The snapshot with another ideal state of the topic's first partition."""
     stored = SETTLED.ideal[KEY]
     entries = {**stored.value.entries, 0: change(stored.value.entries[0])}
     return replace(
@@ -59,7 +59,7 @@ def with_entry(change: Callable[[IdealEntry], IdealEntry]) -> Snapshot:
 
 
 def with_assigned(worker: WorkerId, entry: AssignmentEntry) -> Snapshot:
-    """With another assignment of the topic's first partition."""
+    """The snapshot with another assignment of the topic's first partition."""
     stored = SETTLED.assignments[worker]
     value = Assignment({**stored.value.entries, FIRST: entry})
     assignments = {**SETTLED.assignments, worker: replace(stored, value=value)}
@@ -67,7 +67,7 @@ def with_assigned(worker: WorkerId, entry: AssignmentEntry) -> Snapshot:
 
 
 def with_report(worker: WorkerId, number: int, session: SessionId) -> Snapshot:
-    """With a report of a partition that is not whitelisted."""
+    """The snapshot with a report of a partition that is not whitelisted."""
     stored = SETTLED.current[worker]
     entry = CurrentEntry(PartitionState.ONLINE, SETTLED.ideal[KEY].value.entries[0].owner_epoch)
     entries = {**stored.value.entries, Partition(ROUTE, "t", number): entry}

@@ -145,7 +145,7 @@ def test_snapshots_with_a_cache_are_those_without(seed: int) -> None:
 
 
 def test_loads_are_decoded_again_only_when_they_changed() -> None:
-    """In fleets that read them in each cycle, as with a byte limit, and in those that read them in some."""
+    """The fleets read them in each cycle, as with a byte limit, or in some."""
 
     def seen(rate: float, mzxid: int) -> Snapshot:
         load = encode_loads({Partition(ROUTE, "t", 0): PartitionLoad(bytes_per_s=rate)})
@@ -169,7 +169,7 @@ def test_loads_are_decoded_again_only_when_they_changed() -> None:
 
 
 def test_recent_loads_are_those_that_were_decoded_for_others() -> None:
-    """As long as the worker has written no more than two since, in the same session."""
+    """They are recent as long as the worker has written no more than two since, in the same session."""
     memo, id = DecodeCache(), Partition(ROUTE, "t", 0)
 
     def seen(version: int, *, owner: int = 7) -> Snapshot:

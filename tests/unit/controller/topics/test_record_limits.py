@@ -18,7 +18,7 @@ BOTH, TYPE, BYTES = (
 def settings(
     before: int = NO_LIMIT_MS, after: int = NO_LIMIT_MS, *, stamped: bool = False, **more: int
 ) -> dict[str, str]:
-    """As a broker describes them."""
+    """Settings as a broker describes them."""
     text = "LogAppendTime" if stamped else "CreateTime"
     given = {"difference": BOTH, "size": BYTES}
     return {BEFORE: str(before), AFTER: str(after), TYPE: text} | {

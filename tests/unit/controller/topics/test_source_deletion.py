@@ -306,7 +306,7 @@ def test_a_topic_that_a_worker_holds_is_not_deleted(world: World) -> None:
 
 
 def test_topics_that_were_stopped_before_are_marked_too(world: World) -> None:
-    """By a leader that knew no marks."""
+    """A leader that knew no marks has stopped them."""
     world.put("x", replace(known("x"), stopped="source topic was deleted"))
     world.lose("x")
     world.reconcile(after_s=CONFIRM_S)

@@ -11,7 +11,7 @@ K0, K1 = ("t", 0), ("t", 1)
 
 
 def test_a_fetch_names_only_partitions_that_have_changed(make: MakeLine) -> None:
-    """While others wait for the target, and the buffers fill up and empty again."""
+    """Others wait for the target meanwhile, and the buffers fill up and empty again."""
     line = make(150, buffer_bytes=64 << 20)
     partitions = line.add(*range(150))
     line.run(lambda: all(line.report(part).state is PartitionState.ONLINE for part in partitions))

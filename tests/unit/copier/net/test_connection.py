@@ -102,7 +102,7 @@ def test_responses_in_small_pieces(wire: Wire, size: int) -> None:
 
 
 def test_acknowledgements_that_are_there_are_received_by_one_call(wire: Wire) -> None:
-    """And without another one that finds nothing."""
+    """No other call follows, which would find nothing."""
     numbers = [wire.request(b"x") for _ in range(5)]
     wire.peer.sendall(b"".join(response(number, b"ok") for number in numbers[:4]))
     wire.socket.calls = 0

@@ -182,7 +182,7 @@ def happens(cluster: Cluster, event: str, what: object) -> None:
 
 
 def refuse(cluster: Cluster, via: Via) -> None:
-    """As `Source` does with an error of a whole response."""
+    """Note the error of a whole response, as `Source` does."""
     broker = cluster.schedule.broker(via)
     broker.on_response(LOST)
     for fetch in broker.partitions.values():
@@ -272,7 +272,7 @@ def test_a_record_costs_the_same_beside_many_quiet_partitions(
 def test_a_partition_that_moves_costs_the_same_beside_many_quiet_ones(
     monkeypatch: pytest.MonkeyPatch, quiet: int
 ) -> None:
-    """So does a topic that is added: each makes a new view of the cluster."""
+    """A topic that is added costs the same, too: each makes a new view of the cluster."""
     cluster = Cluster()
     for number in range(quiet):
         cluster.add(number)
@@ -311,7 +311,7 @@ def test_a_quiet_partition_that_is_suspended_is_fetched_no_more(make: MakeLine) 
 
 
 def test_partitions_of_a_limited_topic_share_its_room_at_each_scan() -> None:
-    """Also quiet ones, whose part of a request would not change without a limit."""
+    """Quiet ones share it, too, whose part of a request would not change without a limit."""
     cluster, live = Cluster(), Via(1, Traffic.LIVE)
     cluster.lead(1, 1)
     cluster.add(0)

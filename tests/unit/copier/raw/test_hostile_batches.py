@@ -216,7 +216,7 @@ def mutated(whole: bytes, data: st.DataObject, *, fixed: bool) -> bytes:
 
 
 def with_length(whole: bytes, length: int) -> bytes:
-    """Without a new checksum: the length lies before what it covers."""
+    """The batch with another length, and no new checksum: the length lies before what that covers."""
     return whole[:8] + struct.pack(">i", length) + whole[12:]
 
 

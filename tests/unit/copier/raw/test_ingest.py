@@ -369,7 +369,7 @@ def test_batches_are_merged_up_to_what_the_target_takes() -> None:
 
 
 def test_what_batches_for_a_far_broker_decode_to_is_bounded() -> None:
-    """By more than elsewhere, since the merged ones are larger."""
+    """The bound is higher than elsewhere, since the merged ones are larger."""
     at = Fixture()
     at.window.far_bytes = FAR_MERGED_BYTES
     names = [b"%d" % number for number in range(24)]

@@ -50,7 +50,7 @@ def test_a_producer_that_is_forgotten_between_any_two_batches(
 
 @pytest.mark.parametrize("kept_s", [PRODUCER_KEPT_S, 60.0])
 def test_a_producer_that_is_forgotten_in_a_pause(make: MakeLine, kept_s: float) -> None:
-    """Also by brokers that forget earlier than by default."""
+    """Brokers may forget it earlier than by default."""
     line = make(1)
     line.lane._target.producer_kept_s = kept_s
     line.wall_s = NOW_MS / 1_000

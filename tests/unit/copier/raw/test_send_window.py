@@ -366,7 +366,7 @@ def test_a_discarded_batch_is_in_flight_no_more() -> None:
 
 
 def proven(count: int) -> Sending:
-    """So many batches of one record wait behind one that was acknowledged."""
+    """A window in which so many batches of one record wait behind one that was acknowledged."""
     sending = Sending()
     sending.restart()
     for _ in range(1 + count):

@@ -15,7 +15,7 @@ RECORDS = 4
 
 
 def fill(line: Line, count: int) -> None:
-    """So many batches of values that all differ, too large to be merged."""
+    """Queue so many batches of values that all differ, too large to be merged."""
     log = line.source.logs[K0]
     for _ in range(count):
         values = (b"%d" % (log.end + n) * 3_000 for n in range(RECORDS))

@@ -287,7 +287,7 @@ def test_consumers_before_the_first_record_go_on_at_it() -> None:
 
 
 def test_consumers_before_a_batch_full_of_holes_go_on_at_its_first_record() -> None:
-    """Not at the first of its segments that is kept."""
+    """They do not go on at the first of its segments that is kept."""
     runs = tuple((index, 20 + 2 * index) for index in range(10 * RUNS_PER_BATCH))
     offsets = TargetOffsets(position=5, target_end=UNKNOWN)
     offsets.acknowledged(20, SourceOffsets(runs), target=90, records=len(runs), transactional=False)

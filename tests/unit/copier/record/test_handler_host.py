@@ -115,7 +115,7 @@ def test_many_calls_together_may_take_longer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def process_at(now_s: float, *, ready: bool) -> HandlerProcess:
-    """As if it had been started; `check` needs no process."""
+    """The handler's process, as if it had been started; `check` needs none."""
     process = HandlerProcess.__new__(HandlerProcess)
     process.settings = HandlerSettings("t", "m:f", timeout_s=LIMIT_S)
     process.ready, process.error, process.awaited = ready, "", set()

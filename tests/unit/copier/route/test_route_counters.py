@@ -38,7 +38,7 @@ def latency(fleet: TransactionFleet) -> LatencyHistogram:
 
 
 def test_acknowledged_records_count_with_their_commit(fleet: TransactionFleet) -> None:
-    """With the latency up to it: before, no reader sees them."""
+    """The latency is the one up to the commit: before, no reader sees them."""
     fleet.turns(2)
     batches = sum(latency(fleet).counts)
     while report(fleet).position < 8:

@@ -106,7 +106,7 @@ def test_a_drain_is_given_up_in_time(make: MakeLine) -> None:
 
 
 def test_requests_in_flight_are_cut_off_when_a_partition_is_released(make: MakeLine) -> None:
-    """As far as possible: the next owner sends the same records."""
+    """They are cut off as far as possible: the next owner sends the same records."""
     line = make(1)
     fill(line, K0, 3)
     line.target.frozen.add(1)
@@ -303,7 +303,7 @@ def test_committed_positions_are_published_at_the_source(make: MakeLine) -> None
 
 
 def test_only_changed_positions_are_published(make: MakeLine) -> None:
-    """And those that would expire at the source; after a failure all that may be missing."""
+    """Those that would expire at the source are published, too; after a failure all that may be missing."""
     line = make()
     published = line.source_metadata.published
     for number in (0, 1):

@@ -122,7 +122,7 @@ def test_markers_are_waited_for_only_where_data_follows_in_the_next_transaction(
 
 
 def test_a_commit_takes_until_its_outcome_is_known(fleet: TransactionFleet) -> None:
-    """From the seal on: the response comes with the next turn."""
+    """The time begins with the seal: the response comes with the next turn."""
     owner = at_rest(fleet)
     before = owner.copier.transactions
     for _ in range(5):
@@ -135,7 +135,7 @@ def test_a_commit_takes_until_its_outcome_is_known(fleet: TransactionFleet) -> N
 def test_a_partition_that_returns_to_a_slot_goes_on_with_its_sequences(
     fleet: TransactionFleet,
 ) -> None:
-    """With the first protocol the producer is the same: sequences from 0 would be taken for repeats."""
+    """The producer is the same with the first protocol: sequences from 0 would be taken for repeats."""
     for worker in ("w1", "w2", "w1", "w2"):
         fleet.give(0, worker)
         fleet.turns(20)
@@ -147,7 +147,7 @@ def test_a_partition_that_returns_to_a_slot_goes_on_with_its_sequences(
 
 
 def test_only_stored_positions_are_published_at_the_source(fleet: TransactionFleet) -> None:
-    """Before its first transaction a partition has none."""
+    """A partition has none before its first transaction."""
     fleet.give(0, "w1")
     fleet.turns(3, skip_s=0.01)
     fleet.ledger.fail_next("commit", "before")

@@ -214,7 +214,7 @@ def test_records_that_brokers_forget_are_never_sent_again(fleet: FencedFleet) ->
 
 
 def test_what_the_source_deleted_since_the_copy_is_compared(fleet: FencedFleet) -> None:
-    """By the count alone the place would lie too far, and records would be lost."""
+    """The place would lie too far by the count alone, and records would be lost."""
     fleet.give(0, "w1")
     put(fleet, 0, 5)
     fleet.run_until_copied()
@@ -271,8 +271,8 @@ def sent_after_a_commit(fleet: FencedFleet, count: int) -> bool:
 
 
 def test_to_a_new_leader_nothing_is_sent_before_a_commit(fleet: FencedFleet) -> None:
-    """Also over a connection that serves another partition already: the log of the leader may be one without
-    the control record of a fence."""
+    """A connection that serves another partition already makes no difference: the log of the leader may be
+    one without the control record of a fence."""
     for number in range(PARTITIONS):
         fleet.give(number, "w1")
         put(fleet, number, 5)
@@ -384,7 +384,7 @@ def test_brokers_that_forget_early_are_not_sent_again_what_is_older(fleet: Fence
 
 
 def test_an_outcome_that_was_unknown_for_too_long_is_counted(fleet: FencedFleet) -> None:
-    """Where brokers stamp the records, the time of a batch does not tell how long they know its producer."""
+    """The time of a batch does not tell how long brokers know its producer, where they stamp the records."""
     line = fleet.workers["w1"]
     line.ownership.check.found = CheckedTarget(kept_s=SHORT_S)
     fleet.give(0, "w1")
@@ -409,7 +409,8 @@ def test_an_outcome_that_was_unknown_for_too_long_is_counted(fleet: FencedFleet)
 def test_a_switch_to_transactions_and_back_repeats_nothing(
     fleet: FencedFleet, killed: bool, refused: int
 ) -> None:
-    """Also what a lost owner sent behind its position, and if the first transactions fail."""
+    """Nothing that a lost owner sent behind its position is repeated either, also if the first transactions
+    fail."""
     fleet.give(0, "w1")
     put(fleet, 0, 5)
     fleet.run_until_copied()

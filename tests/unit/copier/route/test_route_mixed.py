@@ -67,7 +67,7 @@ def test_each_topic_is_sent_as_its_lane_does(fleet: MixedFleet) -> None:
 
 
 def test_copied_records_wait_for_no_transaction(fleet: MixedFleet) -> None:
-    """Not even for one whose commit takes long."""
+    """They do not even wait for one whose commit takes long."""
     begin(fleet)
     fleet.ledger.preparing = True
     for topic in (RAW, HANDLED):
@@ -97,7 +97,8 @@ def test_an_abort_takes_no_copied_record_back(fleet: MixedFleet) -> None:
 def test_a_copied_partition_that_joins_an_open_transaction_stores_its_producer_first(
     fleet: MixedFleet,
 ) -> None:
-    """With the next commit: one of its own would end the transaction without positions."""
+    """The producer is stored with the next commit: one of its own would end the transaction without
+    positions."""
     fleet.give(0, "w1", topic=HANDLED)
     put(fleet, 0, 5, topic=HANDLED)
     fleet.run_until_copied()

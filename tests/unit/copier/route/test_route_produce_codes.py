@@ -161,7 +161,7 @@ def test_a_batch_that_may_be_there_already_is_neither_split_nor_skipped(
 
 
 def test_batches_go_in_the_version_of_the_protocol(fleet: TransactionFleet) -> None:
-    """From version 12 on a batch is taken into the transaction without being added (KIP-890)."""
+    """A batch is taken into the transaction without being added from version 12 on (KIP-890)."""
     versions = {request.version for request in fleet.target.requests if hasattr(request, "acks")}
     implicit = fleet.ledger.protocol is TransactionProtocol.IMPLICIT
     assert versions

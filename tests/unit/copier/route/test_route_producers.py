@@ -110,7 +110,7 @@ def test_an_open_transaction_keeps_its_protocol(fleet: TransactionFleet) -> None
 
 @pytest.mark.parametrize("protocol", [ADDED, IMPLICIT])
 def test_sequences_go_on_after_a_time_of_at_least_once(protocol: TransactionProtocol) -> None:
-    """With the first protocol the producer is still the same when transactions hold data again."""
+    """The producer is still the same with the first protocol when transactions hold data again."""
     fleet = TransactionFleet(protocol, "w1")
     fleet.checks = False
     fleet.give(0, "w1")

@@ -81,7 +81,7 @@ def test_a_position_taken_over_is_renewed_at_once_and_then_not_for_hours(make: M
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_error_that_has_passed_is_cleared_without_a_record(make: MakeLine, number: int) -> None:
-    """In a fetch session a partition without data or error is not in the response."""
+    """A partition without data or error is not in the response of a fetch session."""
     line = make()
     partitions = line.add(0, 1)
     line.run(lambda: all(line.report(p).state is PartitionState.ONLINE for p in partitions))

@@ -69,7 +69,8 @@ def test_what_was_read_of_the_former_topic_still_arrives(make: MakeLine) -> None
 
 
 def test_brokers_without_topic_ids_are_fetched_by_name(make: MakeLine) -> None:
-    """Then only the metadata show it: what came since they were read is not sent any more."""
+    """Only the metadata show that a topic was recreated: what came since they were read is not sent any
+    more."""
     line = make(1)
     line.source.newest = {API_KEY: NAMES}
     partition = copying(line)

@@ -75,7 +75,7 @@ def test_nothing_of_what_was_counted_counts_as_repeated() -> None:
 
 
 def test_the_map_goes_on_behind_the_stored_position() -> None:
-    """Not where copying begins: the first commitment has the rows of what was counted."""
+    """It does not go on where copying begins: the first commitment has the rows of what was counted."""
     written = begun(PARTITION, beginning(107, counted=COUNTED, mapped=33, map_chunks=2))
     assert (written.begin, written.mapped, written.former) == ((100, 40), 33, 2)
 
@@ -126,7 +126,7 @@ def fleet() -> Iterator[MappedFleet]:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_the_map_is_exact_over_owners_that_are_lost_in_a_row(fleet: MappedFleet, seed: int) -> None:
-    """Before they have copied anything, before their first commit, and after it."""
+    """They are lost before they have copied anything, before their first commit, and after it."""
     random = Random(seed)  # noqa: S311
     fleet.give(0, "w1")
     for lost in range(12):

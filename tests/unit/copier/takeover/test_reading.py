@@ -33,7 +33,7 @@ class SlowCluster(MemoryCluster):
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> SlowCluster:
-    """With one batch in each response."""
+    """A source with one batch in each response."""
     monkeypatch.setattr(reading, "FETCH_BYTES", 1)
     kafka = MemoryKafka("A", {"t": 1})
     for number in range(COUNT):
@@ -72,7 +72,7 @@ def test_what_does_not_come_is_given_up(source: SlowCluster) -> None:
 
 
 class Counted(Waiting):
-    """What it looks for comes with a later response, without records."""
+    """Reading of which a later response, without records, brings what it looks for."""
 
     def __init__(self, responses: int) -> None:
         self._left = responses
@@ -86,7 +86,7 @@ class Counted(Waiting):
 def test_a_broker_that_has_nothing_is_asked_after_growing_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also if the ends of some come one after the other, as control records do."""
+    """The pauses grow also if the ends of some logs come one after the other, as control records do."""
     pauses_s: list[float] = []
     cluster = MemoryCluster(MemoryKafka("A", {"t": COUNT}))
     monkeypatch.setattr(cluster, "pause", pauses_s.append)

@@ -116,7 +116,7 @@ def test_a_time_that_the_target_has_stamped_is_not_compared() -> None:
 
 
 def test_what_compaction_has_removed_since_the_copy_is_found_missing() -> None:
-    """By the count alone the place would lie two records too far: they would be lost."""
+    """The place would lie two records too far by the count alone: they would be lost."""
     log = BatchLog()
     put(log, 2, 3, 4, 5, 6, 7, deltas=[2, 3, 4, 5, 6, 7])
     with pytest.raises(Disagreement):

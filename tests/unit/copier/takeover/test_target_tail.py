@@ -1,4 +1,4 @@
-"""What lies behind a position in the target's log."""
+"""Tail of the target's log: what lies behind a position."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Story:
             self.commits.append(CommittedOffset(PARTITION, position, 1, "w1"))
 
     def append(self, *seen: Seen) -> None:
-        """At the end of the target's log, where the reader finds it, too."""
+        """Append at the end of the target's log, where the reader finds it, too."""
         self.target += seen
         self.reads.append(self.read(seen))
 

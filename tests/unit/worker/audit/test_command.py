@@ -69,7 +69,7 @@ class Session:
         return SimpleNamespace(sparkContext=None)
 
     def wait_failed(self, timeout_s: float) -> None:
-        """It does not fail."""
+        """Wait for a failure that does not come."""
 
     def close(self) -> None:
         self.closed = True

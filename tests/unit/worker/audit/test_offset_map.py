@@ -1,4 +1,4 @@
-"""What an audit adds to the offset map of a route, and what it refuses to add."""
+"""Additions of an audit to the offset map of a route, and its refusals."""
 
 from dataclasses import replace
 from uuid import UUID

@@ -13,7 +13,7 @@ def record(key: bytes | None, timestamp: int = 1) -> Content:
 
 
 def log(*contents: Content) -> Sequence[Chunk]:
-    """From offset 0."""
+    """A log from offset 0."""
     return [Chunk([offset], [content], offset + 1, 1) for offset, content in enumerate(contents)]
 
 

@@ -75,7 +75,7 @@ def response(
 
 
 def throttled(correlation: int, throttle_ms: int) -> bytes:
-    """Without a topic."""
+    """A throttled response, without a topic."""
     reply = FetchResponse(
         version=12, throttle_time_ms=throttle_ms, error_code=0, session_id=0, responses=[]
     )

@@ -68,10 +68,10 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     site.kafka.close()
 
 
-def shipped(each: Any) -> Any:
-    """As it comes out in another process."""
+def shipped(sent: Any) -> Any:
+    """An object as it comes out in another process."""
     spark: Any = cast(Any, CloudPickleSerializer)()
-    return spark.loads(spark.dumps(each))
+    return spark.loads(spark.dumps(sent))
 
 
 def made(**options: str) -> KafkaBatches:
@@ -110,7 +110,7 @@ def test_selected_columns(site: Site) -> None:
 
 @pytest.mark.parametrize("lenient", ["true", "false"])
 def test_a_slow_remote_read_loses_nothing(site: Site, lenient: str) -> None:
-    """Whether a loss would be an error or not."""
+    """Nothing is lost whether a loss would be an error or not."""
     site.kafka.remote_ms = dict.fromkeys(site.kafka.logs, 4_000)
     site.kafka.throttled_fetches.append(1_000)
     reader = made(failOnDataLoss=lenient).reader(NARROW)

@@ -164,7 +164,7 @@ def test_a_hole_before_an_open_transaction(site: Site) -> None:
 
 @pytest.mark.parametrize("empty", range(1, 6))
 def test_responses_without_a_batch_prove_nothing(site: Site, empty: int) -> None:
-    """So brokers respond when a read of tiered storage takes too long."""
+    """Brokers respond without a batch when a read of tiered storage takes too long."""
     site.log.put(*[batches.batch(3)] * 2, open_batch(7))
     site.kafka.empty_fetches[K0] = empty
     assert site.read(0, 6) == list(range(6))

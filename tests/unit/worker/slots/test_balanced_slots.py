@@ -159,7 +159,7 @@ def test_nothing_moves_while_a_copier_is_on_its_way_or_a_partition_stops() -> No
 
 
 def test_nothing_moves_without_a_session_or_while_the_worker_drains() -> None:
-    """Without ZooKeeper no copier could prove its right to what it is sent."""
+    """No copier could prove its right to what it is sent without ZooKeeper."""
     assert removals(go_on(uneven().do(events.SessionSuspended()), LONG_S)) == []
     run = uneven().do(events.DrainRequested(1_000.0))
     run.take()

@@ -118,7 +118,7 @@ def broken_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 def test_output_of_an_audits_jvm_is_logged(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also what Spark's Python processes write when the JVM ends: it is no message to a user."""
+    """The log has also what Spark's Python processes write when the JVM ends: it is no message to a user."""
     caplog.set_level(logging.INFO)
     session = AuditorSession(name="a", properties={}, on_failed=lambda _: None)
     with pytest.raises(PermanentError, match="BrokenPipeError"):
@@ -220,7 +220,7 @@ class HangingJvm:
         return -9
 
     def stop(self) -> None:
-        """As `SparkContext.stop`."""
+        """Stop as `SparkContext.stop` does."""
         assert self.killed.wait(60)
         raise RuntimeWarning("Unable to cleanly shutdown Spark JVM process")
 

@@ -113,7 +113,7 @@ def test_records_behind_the_last_segment_end_the_constant_distance(world: World)
 def test_records_to_be_copied_may_lie_at_another_distance(
     world: World, open_from: int | None
 ) -> None:
-    """Also those in an open transaction: some consumers read them."""
+    """Records in an open transaction count, too: some consumers read them."""
     world.source_logs.hold(*KEY, 0, 51)
     world.source_logs.logs[KEY].open_from = open_from
     world.commit(50)

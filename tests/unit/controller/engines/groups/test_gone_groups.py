@@ -93,7 +93,7 @@ def test_another_cluster_under_the_name_of_the_source_deletes_nothing(unlisted: 
 
 
 def test_a_group_that_was_noted_on_another_cluster_is_kept(world: LeaderWorld) -> None:
-    """By whichever leader."""
+    """It is kept whichever leader has noted it."""
     delete_at_source(world, "a")
     world.source.cluster_id = "another"
     world.sync = world.restarted()
@@ -133,7 +133,7 @@ def join_at_target(world: LeaderWorld) -> None:
 def test_a_group_that_is_used_at_the_target_is_kept_for_good(
     world: LeaderWorld, use: Callable[[LeaderWorld], None], is_late: bool
 ) -> None:
-    """Also one that was used and left in the moment before it was gone."""
+    """A group that was used and left in the moment before it was gone is kept, too."""
     if not is_late:
         use(world)
     delete_at_source(world, "a")

@@ -68,7 +68,7 @@ def test_an_offset_that_is_lowered_at_the_target_is_written_again_soon(world: Le
 
 
 def test_what_the_target_did_not_keep_is_written_again(world: LeaderWorld) -> None:
-    """As where a broker lost what it had acknowledged."""
+    """A broker has lost what it had acknowledged."""
     world.source.add("g", {HERE: 10})
     world.sync.run_once()
     world.target.groups.clear()
@@ -202,7 +202,7 @@ def test_start_offsets_of_a_share_group_follow_and_are_never_lowered(world: Lead
 def test_a_share_group_with_a_member_at_the_target_is_untouched(
     world: LeaderWorld, listed: bool
 ) -> None:
-    """Whether it was there when the groups were listed, or joined before the write."""
+    """The member was there when the groups were listed, or joined before the write."""
     share_group(world, 10)
     world.target.groups["s"] = MemoryGroup(kind=SHARE, state="Stable" if listed else "Empty")
     world.target.before_commit = lambda: setattr(world.target.groups["s"], "state", "Stable")
@@ -234,7 +234,8 @@ def test_only_the_leader_writes(world: LeaderWorld) -> None:
 
 @pytest.mark.parametrize("epoch", [None, 4])
 def test_leadership_that_is_lost_in_a_round_ends_it(world: LeaderWorld, epoch: int | None) -> None:
-    """Also if it was won again meanwhile: another leader may have written in between."""
+    """The round ends also if leadership was won again meanwhile: another leader may have written in
+    between."""
 
     def lose() -> None:
         world.epoch = epoch

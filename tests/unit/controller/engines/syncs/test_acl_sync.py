@@ -124,7 +124,7 @@ def test_no_right_is_the_first_of_a_topic_that_is_open_to_everyone(world: World)
 def test_rights_on_a_topic_that_the_source_lacks_or_has_anew_are_kept_as_they_are(
     world: World,
 ) -> None:
-    """As where its name leads to another cluster."""
+    """They are kept, too, where the topic's name leads to another cluster."""
     world.intent = TopicIntent(1, 1, source_topic_id="id", target_topic="orders")
     world.source.acls = {READ}
     world.sync.run_once()

@@ -154,7 +154,7 @@ def test_a_route_that_changes_no_settings_says_which_harm_records(
 
 
 def test_the_report_names_settings_that_do_harm_until_they_are_mended(world: World) -> None:
-    """Also where the target refuses to mend them."""
+    """They are named also where the target refuses to mend them."""
     (check,) = world.threads(ConfigSyncSettings())
     world.target.alter_settings({TOPIC: {"retention.ms": "6"}})
     harm = "target topic orders: retention.ms is 6, it deletes records that the source keeps (set it to 7)"

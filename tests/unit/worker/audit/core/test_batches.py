@@ -50,7 +50,7 @@ def stored(contents: Sequence[Content], *, base_offset: int = 0, codec: int = 0)
 
 
 def copied(whole: bytes, number: int, *, base_offset: int) -> bytes:
-    """As a copier passes it on, in a transaction of its own producer."""
+    """The batch as a copier passes it on, in a transaction of its own producer."""
     return patched(
         whole,
         base_offset=base_offset,

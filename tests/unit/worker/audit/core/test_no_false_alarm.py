@@ -79,7 +79,7 @@ def test_a_foreign_record_of_a_compacted_topic_is_named(seed: int) -> None:
 
 
 def _has_no_holes(past: History, place: int) -> bool:
-    """Whether 10 records before it and 20 from it on follow each other in both logs, offset by offset."""
+    """True if 10 records before it and 20 from it on follow each other in both logs, offset by offset."""
     at = {content: offset for offset, content in past.source if offset < past.required}
     near = past.target[place - 10 : place + 20]
     ours = [at.get(content, 0) for _, content in near]
