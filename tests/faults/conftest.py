@@ -50,7 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _turn(item: pytest.Item) -> tuple[bool, float, int]:
-    """Of two modules that agree in the first delay the one with more of them comes first: they suit both."""
+    """Turn of a module. Of two that agree in the first delay the one with more of them comes first: they suit
+    both."""
     assert isinstance(item, pytest.Function)
     delays: dict[str, float] = getattr(item.module, "DELAYS", {})
     return "shared" not in item.fixturenames, delays.get("rebalance_delay_s", 0), len(delays)

@@ -90,7 +90,8 @@ def reset_zookeeper(fleet: Fleet) -> None:
 
 
 def cut_leader_off(site: BreakableServers, fleet: Fleet, topic: str) -> None:
-    """It refuses writes while another one leads, which takes them: this topic is whitelisted."""
+    """Cut the leader off: it refuses writes while another one leads, which takes them, as this topic
+    shows."""
     leader = fleet.leader()
     create_topic(site.source.bootstrap, topic, partitions=1)
     fleet.links[leader].stall_zookeeper()

@@ -51,7 +51,8 @@ def test_a_worker_killed_at_random_is_replaced_and_nothing_is_lost(
 def test_a_worker_and_a_leader_that_thaw_after_takeover_do_no_harm(
     fleet: Fleet, flow: Flow
 ) -> None:
-    """Nor does a worker whose loop hangs while its session lives: it is evicted, and takes part again."""
+    """A worker whose loop hangs while its session lives does none either: it is evicted, and takes part
+    again."""
     leader, victim = fleet.leader(), flow.a_worker()
     frozen = [fleet.controllers[leader], fleet.workers[victim]]
     with fleet.calling(fleet.follower_of(leader)):

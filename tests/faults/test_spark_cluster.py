@@ -184,7 +184,7 @@ def wait_missed(fleet: Fleet, flow: Flow) -> None:
 
 
 def reasons(fleet: Fleet) -> set[str]:
-    """Of all partitions of w1 that are in ERROR."""
+    """Reasons of all partitions of w1 that are in ERROR."""
     rows = fleet.status("w1")["partitions"].values()
     return {row["reason"] for row in rows if row["state"] == "ERROR"}
 
@@ -213,7 +213,7 @@ def test_two_drivers_under_one_id(fleet: Fleet, flow: Flow) -> None:
 
 
 def test_a_killed_executor_costs_one_slot(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
-    """So does a copier that is killed, and a Spark worker costs its executors."""
+    """A killed copier costs one, too, and a Spark worker costs its executors."""
     kill_one_executor(site, fleet, flow)
     let_memory_run_out(site, fleet, flow)
     kill_spark_worker(site, fleet, flow)
@@ -261,7 +261,7 @@ def kill_spark_worker(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
 def test_without_a_master_copiers_go_on_and_a_worker_without_any_gives_its_share_back(
     site: SparkSite, fleet: Fleet, flow: Flow
 ) -> None:
-    """Once the master is back, the driver is killed, and started again."""
+    """The driver is killed and started again once the master is back."""
     before = pids(fleet)
     flow.history.add(Fault("SIGKILL: Spark master"))
     site.spark.kill_master()

@@ -59,7 +59,7 @@ class Redactor:
         return self._known.sub(MASK, text) if self._known else text
 
     def without_any(self, text: str) -> str:
-        """Nor what looks like a secret, in the lines of a log."""
+        """The lines of a log without secrets, and without what looks like one."""
         text = self.without_secrets(text)
         for pattern in _PATTERNS:
             text = pattern.sub(rf"\g<1>{MASK}", text)

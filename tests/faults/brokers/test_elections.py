@@ -55,7 +55,7 @@ def kill_follower(cluster: KafkaCluster, topic: str) -> None:
 
 
 def elect_follower(cluster: KafkaCluster, topic: str) -> None:
-    """It leads without what was acknowledged meanwhile."""
+    """Have the follower lead without what was acknowledged meanwhile."""
     cluster.kill(LEADER)
     cluster.restart(FOLLOWER)
     assert leader(cluster, topic, 0) == FOLLOWER
@@ -64,7 +64,7 @@ def elect_follower(cluster: KafkaCluster, topic: str) -> None:
 def test_a_truncated_source_is_named_with_its_offsets(
     site: ReplicatedServers, lane: RealLane, settings: RouteSettings
 ) -> None:
-    """Though its log is longer than before when the copier sees it again (KIP-595)."""
+    """The source's log is longer than before when the copier sees it again (KIP-595)."""
     create_placed(site.source, lane.topic, [[LEADER, FOLLOWER]], config=UNCLEAN)
     create_placed(site.target, lane.topic, [[1, 2, 3]])
     fill(lane, 0, FIRST)

@@ -385,7 +385,7 @@ def test_what_the_target_refuses_is_named_and_the_others_are_copied_again(
 
 
 def verified_to(folder: Path) -> int:
-    """Of a result that is being written."""
+    """Offset to which a result that is being written is verified."""
     path = folder / "result.json"
     to: int = json.loads(path.read_text())["partitions"][0]["verifiedTo"] if path.exists() else -1
     return to

@@ -147,7 +147,7 @@ def test_a_wiped_fleet_goes_on_at_its_positions(
     export = tmp_path / "export.yaml"
 
     def exported() -> bool:
-        """Once the leader knows that there are positions."""
+        """True once the leader knows that there are positions."""
         ureplicator(running, "export", export)
         return "hadPosition: 0-3" in export.read_text()
 

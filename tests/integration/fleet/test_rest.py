@@ -75,7 +75,7 @@ def shown(rest: Rest) -> Any:
 
 
 def state(rest: Rest) -> str:
-    """Of the topic; "" if it is not known."""
+    """State of the topic; "" if it is not known."""
     found: dict[str, str] = rest.request("GET", "/topics/orders").json()
     return found.get("state", "")
 

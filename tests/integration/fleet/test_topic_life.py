@@ -91,7 +91,7 @@ class World:
 
 
 def values_of(cluster: KafkaCluster, topic: str) -> list[bytes | None]:
-    """Of partition 0; nothing while the topic is not there."""
+    """Values of partition 0; none while the topic is not there."""
     try:
         return [record.value for record in read_all(cluster.bootstrap, topic)[0]]
     except KafkaException as error:
@@ -199,7 +199,7 @@ def test_a_target_topic_is_deleted_after_its_source_topic(world: World) -> None:
 
 
 def test_heartbeats_arrive_both_ways_and_are_not_copied_back(world: World) -> None:
-    """Though their names are among those that are whitelisted."""
+    """Their names are among those that are whitelisted."""
     for route in (THERE, BACK):
         eventually(partial(is_on_time, world.fleet, route), ARRIVED_S, f"{route} is on time")
     assert heartbeats(world.fleet, THERE)["error"] == ""

@@ -120,7 +120,7 @@ def test_rights_follow_and_only_they_are_removed_again(admin: KafkaAclAdmin) -> 
 
 
 def test_brokers_that_open_no_topic(admin: KafkaAclAdmin) -> None:
-    """Those that do are in `tests/integration/security/test_first_rights.py`."""
+    """Brokers that do are in `tests/integration/security/test_first_rights.py`."""
     assert not admin.opens_topics()
 
 

@@ -160,7 +160,7 @@ def test_records_of_an_open_transaction_are_no_lag(
 def test_times_of_small_and_large_batches(
     source_cluster: KafkaCluster, reader: KafkaLogReader, topic: str
 ) -> None:
-    """Of eight partitions every other one begins with more than a first request would bring."""
+    """Every other one of eight partitions begins with more than a first request would bring."""
     create_topic(source_cluster.bootstrap, topic, partitions=8)
     for number in range(8):
         size = 10 if number % 2 else SMALL_BYTES * 4

@@ -348,7 +348,7 @@ def source_away(live: LiveFleet) -> Iterator[None]:
 
 @contextmanager
 def hanging_worker(live: LiveFleet) -> Iterator[None]:
-    """It does not release what is taken from it, while its session lives."""
+    """A worker that does not release what is taken from it, while its session lives."""
     live.hang.touch()
     live.fleet.rest("DELETE", "/instances/w2")
     try:

@@ -88,7 +88,7 @@ def test_chunks_of_former_owners_are_adopted(
 
 
 def keys(lane: RealLane, maps: KafkaOffsetMaps) -> set[int]:
-    """Of all chunks that the topic holds."""
+    """Keys of all chunks that the topic holds."""
     maps.update()
     return maps.partitions[lane.at(0)].keys
 

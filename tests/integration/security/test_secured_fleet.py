@@ -39,7 +39,7 @@ COPIED_S = 240.0
 
 @pytest.fixture
 def closed_zookeeper(secured: Secured) -> Iterator[ZooKeeperServer]:
-    """It asks clients for a certificate."""
+    """A ZooKeeper that asks clients for a certificate."""
     authority = secured.authority
     tls = ServerTls(authority.issue("zookeeper").both, authority.certificate, client_auth="need")
     with ZooKeeperServer(name="zookeeper-tls", tls=tls) as server:
@@ -171,8 +171,8 @@ def auditing(fleet: Fleet, folder: Path) -> Iterator[Process]:
 
 
 def assert_pages_are_closed(fleet: Fleet, zookeeper: ZooKeeperServer) -> None:
-    """Those of workers and auditors, and the metrics of each control loop: none without the token, but for
-    probes."""
+    """Request the pages of workers and auditors, and the metrics of each control loop: none is shown without
+    the token, but for probes."""
     own = [*(int(fleet.port_of(worker)) for worker in fleet.workers), *auditor_ports(fleet)]
     ports = [(port, "/status") for port in own]
     ports += [(port, "/metrics") for port in metrics_ports(fleet, zookeeper)]

@@ -282,7 +282,8 @@ def test_a_delayed_end_of_a_transaction_ends_no_later_one(
 
 
 def error_code(response: bytes) -> int:
-    """Of a response to EndTxn from version 3 on: behind size, correlation id, tags and throttle time."""
+    """Error code of a response to EndTxn from version 3 on: behind size, correlation id, tags and throttle
+    time."""
     return int(struct.unpack_from(">h", response, SIZE - 2)[0])
 
 

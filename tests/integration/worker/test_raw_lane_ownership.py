@@ -110,7 +110,7 @@ def test_a_lost_position_is_an_error_and_never_a_new_start(lane: RealLane) -> No
 
 
 def test_what_the_source_holds_of_positions_is_never_read(lane: RealLane) -> None:
-    """Neither of a partition without a position, nor of one that has one."""
+    """It is read neither for a partition without a position, nor for one that has one."""
     lane.make(2)
     lane.fill(sample_records(20, partitions=2))
     commit_at_source(lane, {0: 7, 1: 7})

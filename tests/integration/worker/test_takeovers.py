@@ -194,7 +194,7 @@ class Takeover:
             compare(source, self.lane.copied(isolation), timestamps=not stamped).assert_clean()
 
     def assert_values(self, number: int, wanted: list[bytes | None]) -> None:
-        """Of a partition, whatever the source has left of it."""
+        """Compare the values of a partition, whatever the source has left of it."""
         for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
             assert [row.value for row in self.lane.copied(isolation)[number]] == wanted
 
@@ -268,7 +268,7 @@ def test_a_target_that_stamps_records_itself(takeover: Takeover) -> None:
 
 
 def test_an_empty_log_is_restarted_before_the_takeover(takeover: Takeover, fleet: str) -> None:
-    """Behind its restart a broker knows no producer of a log without a batch. What lay behind the position is
+    """A broker knows no producer of a log without a batch behind its restart. What lay behind the position is
     unknown then, and stops the partition; a position at the end has nothing behind it."""
     lane = takeover.lane
     behind = Takeover(RealLane(lane.source, lane.target, f"{lane.topic}-2", fleet, lane.folder))

@@ -83,5 +83,5 @@ def test_offsets_are_translated_to_the_same_records(lane: RealLane, delivery: De
 
 
 def ends(segments: Sequence[Segment], lane: RealLane) -> int:
-    """Behind the last record at the target: a marker of our own may follow it."""
+    """Offsets behind the last record at the target: a marker of our own may follow it."""
     return max(by_offset(lane.target.bootstrap, lane.topic), default=-1) + 1 if segments else -1

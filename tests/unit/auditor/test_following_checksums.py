@@ -51,7 +51,7 @@ class Scanned:
 def aligned_follower(
     audits: AuditFixture, positions: MemoryPositionReader, *, scanner: Scanned
 ) -> RouteFollower:
-    """It has compared the first records, so it knows where the copy of the next one is."""
+    """A follower that has compared the first records, so it knows where the copy of the next one is."""
     following = follower(audits, positions, rate=10_000, scanner=scanner)
     for position in (0, 10):
         copied(positions, position, 0)

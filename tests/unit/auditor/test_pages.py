@@ -24,7 +24,7 @@ class Following:
 
 
 class Session:
-    """Of Spark, never started."""
+    """Session of Spark, never started."""
 
     def start(self) -> None:
         raise PermanentError("no Java")

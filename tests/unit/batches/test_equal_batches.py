@@ -199,7 +199,7 @@ def test_the_leader_epoch_is_that_of_the_last_one() -> None:
 
 
 def test_equal_batches_are_not_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the other tests would compare that with itself."""
+    """The other tests would compare that with itself otherwise."""
     singles: list[int] = []
     former = PlainRecords._take_singles
 

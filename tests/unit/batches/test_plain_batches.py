@@ -341,7 +341,7 @@ def test_a_large_batch_with_a_wrong_checksum_is_not_taken(place: int) -> None:
 
 
 def test_all_small_plain_batches_are_taken_at_once() -> None:
-    """Else the other tests would compare the general way with itself."""
+    """The other tests would compare the general way with itself otherwise."""
     log = BatchLog(end=10, epoch=3)
     log.put(*[batches.batch(1)] * 5, *[batches.batch(3)] * 2)
     data = memoryview(b"".join(log.taken))

@@ -169,7 +169,7 @@ def test_offsets_behind_those_that_are_looked_up() -> None:
 
 
 def test_records_with_the_usual_numbers_are_taken_in_the_shorter_way() -> None:
-    """Else the other tests would compare the longer way with itself."""
+    """The other tests would compare the longer way with itself otherwise."""
     taken = []
     each = batches.batch(rows_of([63] * 69, [100] * 70))
     header, records = Header(each, 0), Records()

@@ -371,7 +371,7 @@ class Holding(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2))
     def remove(self, number: int) -> None:
-        """Once until Released; also for what has failed or was never added."""
+        """Remove until Released, once; also what has failed or was never added."""
         partition = Partition(ROUTE, "t", number)
         if partition not in self.removed:
             self.removed.add(partition)

@@ -133,7 +133,7 @@ def test_a_context_leaves_sigint_to_its_process(
             signal.signal(signal.SIGINT, lambda *_: None)
 
     def own(*_: object) -> None:
-        """Of the process."""
+        """Handler of the process."""
 
     signal.signal(signal.SIGINT, own)
     monkeypatch.setattr(jvm, "launch_gateway", lambda *_: None)

@@ -466,7 +466,7 @@ def test_a_scratch_folder_is_kept_from_processes_that_do_not_see_its_owner(
 
 @pytest.mark.parametrize("gone", [ConnectionRefusedError(111), Py4JNetworkError("closed")])
 def test_an_error_whose_text_is_gone_with_the_jvm_has_a_reason(gone: Exception) -> None:
-    """Else the thread of the slot would end, and the end of its job would not be told."""
+    """The thread of the slot would end without one, and the end of its job would not be told."""
 
     class JavaError(Exception):
         def __str__(self) -> str:

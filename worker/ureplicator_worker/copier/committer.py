@@ -98,7 +98,8 @@ class Committer:
         }
 
     def on_committed(self, positions: Mapping[Partition, Commitment], now_s: float) -> None:
-        """Those that were taken and not refused are the store's. What left meanwhile is none of ours."""
+        """Take the positions that were taken and not refused for the store's. What left meanwhile is none of
+        ours."""
         self.under_way = False
         positions = {part: item for part, item in positions.items() if part in self._begun}
         self._maps.committed(positions)

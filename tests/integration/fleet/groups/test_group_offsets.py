@@ -136,7 +136,8 @@ def test_a_group_in_the_middle_of_the_log_fails_over_and_reads_exactly_the_rest(
 def test_a_partition_without_records_has_an_offset_too(
     running: Fleet, source_cluster: KafkaCluster, target_cluster: KafkaCluster, topic: str
 ) -> None:
-    """Else consumers at the target would begin there by their own rule, and may miss what comes first."""
+    """Consumers at the target would begin there by their own rule without one, and may miss what comes
+    first."""
     source, target = source_cluster.bootstrap, target_cluster.bootstrap
     group = f"empty.{topic}"
     create_topic(source, topic, partitions=PARTITIONS)

@@ -100,7 +100,7 @@ class Copy:
         ]
 
     def wait_copied(self) -> None:
-        """Both partitions hold what they must, and nothing else."""
+        """Wait until both partitions hold what they must, and nothing else."""
         end = offsets(self.source.bootstrap, self.topic)[0][1]
         wanted = [*itertools.chain(*self.parts), *range(self._begun_at, end)]
         eventually(lambda: len(self.copied()) >= len(wanted), COPIED_S, "partition 0 is copied")

@@ -188,7 +188,7 @@ def is_fenced(fleet: Fleet, cluster: KafkaCluster, topic: str) -> bool:
 def wait_copied(
     source: KafkaCluster, target: KafkaCluster, topic: str, *, prefix: str = ""
 ) -> None:
-    """Both logs hold the same records, in order, none lost and none repeated."""
+    """Wait until both logs hold the same records, in order, none lost and none repeated."""
     wanted = values(source, topic)
     count = sum(map(len, wanted))
     eventually(

@@ -106,7 +106,7 @@ class OwnershipWorker(Process):
     position = fence
 
     def start_until_it_freezes_committing(self, partition: Partition) -> None:
-        """It chooses the start position, opens a transaction for it, and blocks there."""
+        """Have it choose the start position, open a transaction for it, and block there."""
         self.read()
         self.fence_former()
         frozen = self._fleet.ledger.freeze_next("commit")
@@ -214,7 +214,7 @@ class OwnershipFleet(ControlFleet):
         return worker
 
     def thaw(self, process: Process) -> None:
-        """It continues where it was blocked."""
+        """Have it continue where it was blocked."""
         super().thaw(process)
         self.ledger.thaw()
 

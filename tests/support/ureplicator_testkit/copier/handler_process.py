@@ -116,7 +116,7 @@ class MemoryHandlerProcess(HandlerProcess):
             self._host.begin()
 
     def lose(self) -> None:
-        """It is dead from now on."""
+        """Have it be dead from now on."""
         self.error = "handler: its process ended (lost by the test)"
 
     def check(self, now_s: float, *, busy: bool) -> None:
@@ -136,7 +136,7 @@ class MemoryHandlerProcess(HandlerProcess):
 
 
 def processes(lane: Any) -> list[MemoryHandlerProcess]:
-    """Those that run for a lane."""
+    """Processes that run for a lane."""
     return [
         process for process in lane.sockets()[-1].open if isinstance(process, MemoryHandlerProcess)
     ]

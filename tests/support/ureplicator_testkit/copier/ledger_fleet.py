@@ -114,7 +114,7 @@ class SteppedOwnership(Ownership):
                 self.source_side.step()
 
     def close(self) -> None:
-        """There is no thread to end."""
+        """Do nothing: there is no thread to end."""
 
 
 class WorkerLine(CopierLine):

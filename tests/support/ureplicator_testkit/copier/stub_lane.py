@@ -115,7 +115,7 @@ class StubTransactions:
         self.open, self.sealed = True, False
 
     def joined(self, joined: Joined, now_s: float) -> None:
-        """It sends to no partition."""
+        """Do nothing: the lane sends to no partition."""
 
     def seal(self) -> None:
         self.sealed = True
@@ -132,7 +132,7 @@ class StubTransactions:
         return ""
 
     def committed(self) -> None:
-        """It counts nothing."""
+        """Do nothing: the lane counts nothing."""
 
     def end(self) -> None:
         self.open = False

@@ -95,8 +95,8 @@ class TransactionFleet(LedgerFleet):
         self.check_owners()
 
     def check_owners(self) -> None:
-        """Of two workers that believe they own a partition never both commit: the history of each has its
-        owner epochs in order, and each epoch is one worker's."""
+        """Check that of two workers that believe they own a partition never both commit: the history of each
+        has its owner epochs in order, and each epoch is one worker's."""
         for number in range(PARTITIONS):
             found: list[tuple[int, str]] = []
             before = None

@@ -98,7 +98,7 @@ class LeaderWorld:
         return {} if node is None else decode_gone(node.data).groups
 
     def elect_another(self) -> None:
-        """This process goes on as if it led."""
+        """Have another process lead, while this one goes on as if it led."""
         node = self.store.get(self.paths.epoch)
         assert node is not None
         self.store.transact([Set(self.paths.epoch, b"", node.stat.version)])

@@ -118,7 +118,7 @@ class Owner:
         self._unwritten: Sequence[Row] = ()
 
     def copy(self, count: int) -> None:
-        """Some records, as one run of the target's log."""
+        """Copy some records, as one run of the target's log."""
         source, target = self._world.source, self._world.target
         for _ in range(count):
             offset = source.first_from(self.next)

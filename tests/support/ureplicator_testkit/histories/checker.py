@@ -85,7 +85,7 @@ def _missing_evidence(facts: Facts, targets: Iterable[View]) -> Iterator[Anomaly
 
 
 def _name(view: View) -> str:
-    """Of a place; committed records are what is usually read."""
+    """Name of a place; committed records are what is usually read."""
     return view.end if view.isolation == READ_COMMITTED else f"{view.end} {view.isolation}"
 
 
@@ -184,7 +184,7 @@ def _repeats(facts: Facts, source: Log, view: View, promise: Promise) -> Iterato
 
 
 def _readers(facts: Facts, views: Collection[View]) -> Iterator[Anomaly]:
-    """Those of the `views`: to others nothing is promised."""
+    """Readers of the `views`: to others nothing is promised."""
     for (view, reader), observed in facts.observed.items():
         for partition, read in _joined(observed).items() if view in views else ():
             log = facts.logs[view].get(partition, ())

@@ -100,7 +100,7 @@ class BatchLog(Log):
         self._replace(lambda batch: batch if last_offset(batch) >= self.start else None)
 
     def compact(self, end: int) -> None:
-        """Of each key only the newest record before the offset is left, of those outside of transactions. The
+        """Leave of each key only the newest record before the offset, of those outside of transactions. The
         last batch of a producer stays, if empty (KIP-98)."""
         newest: dict[bytes | None, int] = {}
         cleaned = [batch for batch in self.taken if last_offset(batch) < end and is_plain(batch)]
@@ -262,6 +262,6 @@ def last_offset(batch: bytes) -> int:
 
 
 def is_plain(batch: bytes) -> bool:
-    """It has records, outside of a transaction."""
+    """True if it has records, outside of a transaction."""
     attributes = header_field(batch, "attributes")
     return not attributes & (TRANSACTIONAL | CONTROL) and header_field(batch, "records") > 0

@@ -117,7 +117,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         self._delayed: deque[tuple[Peer, bytes]] = deque()
 
     def is_full(self, node_id: int) -> bool:
-        """It admits no more connections."""
+        """True if it admits no more connections."""
         return sum(peer.node_id == node_id for peer in self._peers) >= self.max_connections
 
     def connect(self, node_id: int) -> socket.socket:

@@ -134,7 +134,8 @@ class TransactionLedger(ScriptedLedger):
             self.initialise(transactional_id)
 
     def data_producer(self, name: str) -> Producer:
-        """Of a name that is not known, or whose epochs have run out, another id (KIP-360)."""
+        """The producer of a name; another id if the name is not known, or its epochs have run out
+        (KIP-360)."""
         known = self._data.get(name)
         goes_on = known is not None and known.epoch + 1 < self.data_epochs
         self._data[name] = (

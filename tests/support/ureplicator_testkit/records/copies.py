@@ -33,7 +33,7 @@ def chunks(log: Sequence[Placed], *, end: int | None = None, size: int = 500) ->
 def compare(
     source: Sequence[Placed], target: Sequence[Placed], *, required: int | None = None, **more: Any
 ) -> Comparison:
-    """Both logs from offset 0 on, up to their ends."""
+    """Compare both logs from offset 0 on, up to their ends."""
     end = source[-1][0] + 1 if source else 0
     found = Comparison(
         0,

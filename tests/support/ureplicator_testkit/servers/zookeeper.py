@@ -136,7 +136,7 @@ class ZooKeeperServer(Server):
         self.start()
 
     def serves(self) -> bool:
-        """It responds with `Mode: ...` to the `srvr` command, as a serving server does."""
+        """True if it responds with `Mode: ...` to the `srvr` command, as a serving server does."""
         return self.responds_with("Mode: ")
 
     def responds_with(self, part: str) -> bool:

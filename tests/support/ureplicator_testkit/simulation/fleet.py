@@ -103,7 +103,7 @@ class SimulatedFleet:
         )
 
     def restart_controllers(self) -> None:
-        """Those that ended, as a supervisor does."""
+        """Start the controllers that ended, as a supervisor does."""
         for name in [name for name, controller in self.controllers.items() if not controller.alive]:
             self.start_controller(name)
 

@@ -124,7 +124,7 @@ class Positions(MemoryPositions):
         kafka.accesses.append(self)
 
     def may_commit(self, partition: Partition) -> bool:
-        """It believes that it owns the partition, and is not fenced."""
+        """True if it believes that it owns the partition, and is not fenced."""
         return self._owns(partition) and self.can_commit
 
     def close(self) -> None:

@@ -100,7 +100,7 @@ def test_a_dry_run_of_a_balanced_fleet(rest: RestFixture) -> None:
 
 
 def lose_most(rest: RestFixture) -> None:
-    """Of three workers that own a partition each, w3 alone lives."""
+    """Have w3 alone live of three workers that own a partition each."""
     rest.put_intent("orders", TopicIntent(3, 3, target_topic="orders"))
     rest.place("orders", {0: "w1", 1: "w2", 2: "w3"})
     for worker in ("w1", "w2"):

@@ -99,7 +99,7 @@ def test_another_value_of_a_pinned_property_is_refused_in_one_line(pin: Any) -> 
 
 @pytest.mark.parametrize("pin", PINS, ids=lambda pin: pin.name)
 def test_a_pinned_property_is_always_sent(pin: Any) -> None:
-    """Else a `spark-defaults.conf` would set it."""
+    """A `spark-defaults.conf` would set it otherwise."""
     master = KUBERNETES if pin.on is On.KUBERNETES else STANDALONE
     wanted = pin.value_for(worker(master))
     assert properties(worker(master))[pin.name] == wanted

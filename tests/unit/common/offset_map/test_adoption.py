@@ -213,7 +213,7 @@ def test_two_halves_make_a_full_chunk() -> None:
 
 
 def test_what_is_adopted_says_no_more_than_before() -> None:
-    """Between the end of the log that an owner found, and its position, records have no known place."""
+    """Records between the end of the log that an owner found, and its position, have no known place."""
     first = Chunk("s", "t", (MapSegment(0, 5, 0),), open=True)
     second = Chunk("s", "t", (MapSegment(12, 15, 20),), begin=(10, 7))
     known, adopted_by = map_of(first, second), map_of(first, second)

@@ -80,7 +80,7 @@ def test_reads_of_positions() -> None:
 
 @pytest.mark.parametrize("code", sorted(OF_A_PARTITION))
 def test_a_position_that_is_not_shown_hides_no_other(code: int) -> None:
-    """Nor does it count as none: copying would begin at the route's start."""
+    """It does not count as none either: copying would begin at the route's start."""
     client = Coordinator(OffsetFetch=[0, ErrorCode.UNSTABLE_OFFSET_COMMIT])
     client.unreadable = {"t": code}
     client.stored["u", 0] = Position(5)

@@ -25,7 +25,7 @@ DEFAULTS = {PRODUCER: str(DAY_MS), TRANSACTIONAL_ID: str(7 * DAY_MS), IDLE: "600
 
 
 def of(**changes_ms: int) -> ProducerMemory:
-    """Of one broker whose settings differ from the defaults."""
+    """Memory of one broker whose settings differ from the defaults."""
     names = {"producer": PRODUCER, "transactional_id": TRANSACTIONAL_ID, "idle": IDLE}
     return memory_of([{**DEFAULTS, **{names[n]: str(v) for n, v in changes_ms.items()}}])
 
@@ -85,7 +85,7 @@ def test_what_is_not_shown_counts_as_the_default_and_is_said() -> None:
 
 
 def reading(**scripts: list[object]) -> ProducerMemory:
-    """Of a cluster of two brokers."""
+    """The reading of a cluster of two brokers."""
     client = Coordinator(**scripts)
     client.settings = {IDLE: "600000", PRODUCER: "7200000", "other": "x", TRANSACTIONAL_ID: "1"}
     client.view_found = ClusterView("c", {n: Broker(n, "h", n) for n in (1, 2)}, {}, {})

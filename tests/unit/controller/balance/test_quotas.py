@@ -59,7 +59,7 @@ def test_everything_is_divided_at_one_level(total: int, given: dict[WorkerId, Ve
 
 @given(vessels)
 def test_what_quotas_divided_they_leave_as_it_is(given: dict[WorkerId, Vessel]) -> None:
-    """Else each plan would move something."""
+    """Each plan would move something otherwise."""
     total = sum(vessel.count for vessel in given.values())
     once = quotas(total, given)
     again = {w: Vessel(v.weight, v.base, once[w]) for w, v in given.items()}

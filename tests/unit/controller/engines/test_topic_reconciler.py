@@ -63,7 +63,7 @@ class World:
         self.observer = self.another()
 
     def another(self) -> TopicObserver:
-        """Of another controller."""
+        """Observer of another controller."""
         admins: Mapping[str, MemoryTopicAdmin] = {"source": self.source, "target": self.target}
         return TopicObserver(
             rules=lambda _: [self.rules],

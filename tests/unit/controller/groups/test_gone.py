@@ -42,7 +42,8 @@ def decided(
     members: Members = Members.NONE,
     is_copied: bool = True,
 ) -> GroupDecision:
-    """Of a group on two partitions that are copied up to offset 100, BASE further at the target."""
+    """The decision about a group on two partitions that are copied up to offset 100, BASE further at the
+    target."""
     copied = {
         key: CopiedPartition(
             target=key,

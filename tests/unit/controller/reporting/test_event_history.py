@@ -146,7 +146,7 @@ def test_what_was_before_a_rebalance_is_kept() -> None:
 
 
 def test_a_tree_with_a_smaller_ring_goes_on() -> None:
-    """Of eight blocks, by a leader of an earlier version."""
+    """The ring has eight blocks, by a leader of an earlier version."""
     seen = after(EMPTY, moves(1_000))
     small = {node % 8: block for node, block in sorted(seen.history.items())}
     upgraded = replace(seen, history=small)

@@ -17,7 +17,7 @@ from ureplicator_testkit.control.fleet import ROUTE, ControlFleet, two_workers
 
 
 def causes(fleet: ControlFleet) -> set[MoveCause]:
-    """Of the plan that the next cycle would execute."""
+    """Causes in the plan that the next cycle would execute."""
     seen = fleet.observe()
     return set(move_causes(seen, plan(seen, fleet.now_s).steps))
 

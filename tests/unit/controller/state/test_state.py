@@ -90,7 +90,7 @@ def test_cache_decodes_only_changed_nodes() -> None:
 
 
 def test_a_section_without_changes_is_the_same_object() -> None:
-    """Whatever changes elsewhere, and also if nodes are created there."""
+    """It is the same whatever changes elsewhere, and also if nodes are created there."""
     other = TopicKey(ROUTE, "other")
     memo, nodes = (
         DecodeCache(),

@@ -109,7 +109,7 @@ class World:
         return list(self.last.changes)
 
     def deletions(self, *, for_s: float) -> list[IntentChange]:
-        """Of rounds, CONFIRM_S apart."""
+        """Deletions of rounds, CONFIRM_S apart."""
         rounds = round(for_s / CONFIRM_S)
         changes = [change for _ in range(rounds) for change in self.reconcile(after_s=CONFIRM_S)]
         return [change for change in changes if change.deleted_id]

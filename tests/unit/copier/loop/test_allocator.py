@@ -26,7 +26,8 @@ print(faults())
 
 
 def page_faults(*, keeps: bool) -> int:
-    """Of buffers of 256 KiB, of which eight are built and freed in turn, in a process of its own."""
+    """Page faults of buffers of 256 KiB, of which eight are built and freed in turn, in a process of its
+    own."""
     command = [sys.executable, "-c", FAULTS.format(keeps=keeps)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
 

@@ -277,7 +277,7 @@ def test_runs_go_on_over_markers_dropped_and_rebuilt_batches() -> None:
 
 
 def test_a_corrupt_batch_of_a_run_is_the_place_to_go_on() -> None:
-    """Those before it are queued, those behind it are fetched again."""
+    """The batches before it are queued, those behind it are fetched again."""
     gapped = batches.batch([(1, None, b"a", ()), (1, None, b"b", ())], deltas=[0, 5])
     endless = b"\xff" * (len(gapped) - batches.HEADER_BYTES)
     bad = batches.patched(gapped[: batches.HEADER_BYTES] + endless)

@@ -90,7 +90,7 @@ def test_the_sequences_of_a_partition_that_returns_are_those_of_its_producer() -
 
 
 def test_a_marker_follows_records_alone() -> None:
-    """Of a partition whose record was skipped the transaction holds nothing."""
+    """The transaction holds nothing of a partition whose record was skipped."""
     transaction, send = sending(1)
     transaction.copied[send].skipped += 1
     transaction.committed()

@@ -49,7 +49,7 @@ class Model:
 
     @property
     def end(self) -> int:
-        """Of what is committed."""
+        """End of what is committed."""
         return self.open_from if self.open_from >= 0 else len(self.log)
 
     def offsets_from(self, holes: list[int]) -> list[int]:
@@ -396,7 +396,7 @@ def test_the_number_is_bounded_whatever_the_distances() -> None:
 
 
 def test_an_aborted_transaction_behind_a_hole_leaves_nothing() -> None:
-    """Else a consumer on the way back would go on behind the hole, which may hold records by then."""
+    """A consumer on the way back would otherwise go on behind the hole, which may hold records by then."""
     model = Model(transactional=True, mapped=True)
     model.append(model.offsets_from([0, 0]))
     model.commit()

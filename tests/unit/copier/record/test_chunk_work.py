@@ -142,7 +142,7 @@ def test_outputs_are_in_the_order_of_the_source(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("codec", batches.CODECS)
 def test_a_large_batch_that_stays_as_it_is_is_sent_as_it_is(codec: int) -> None:
-    """Of random bytes, which no codec makes small."""
+    """The batch has random bytes, which no codec makes small."""
     some = random.Random(codec)  # noqa: S311
     found: list[Row] = [(n, b"k", some.randbytes(PASSED_BYTES // 4), ()) for n in range(7, 12)]
     stored = batches.batch(found, base_offset=7, codec=codec)

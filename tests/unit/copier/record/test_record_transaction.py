@@ -124,7 +124,7 @@ def test_parts_before_one_that_was_begun_belong_to_the_transaction() -> None:
 
 
 def test_a_part_is_begun_when_all_its_targets_take_part() -> None:
-    """Else it would hold up the transaction until the last one has a leader."""
+    """It would otherwise hold up the transaction until the last one has a leader."""
     outputs = Outputs()
     outputs.part(outputs.own, outputs.other)
     transaction = opened(OWN)

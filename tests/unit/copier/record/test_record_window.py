@@ -54,7 +54,7 @@ class RecordWindowMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.chunks)
     @rule(part=st.integers(1, 4), outputs=st.lists(st.integers(0, TARGETS - 1), max_size=4))
     def handle(self, part: int, outputs: list[int]) -> None:
-        """Some more offsets of the oldest chunk, whose last one has these outputs."""
+        """Handle some more offsets of the oldest chunk, whose last one has these outputs."""
         chunk = self.chunks[0]
         left = sorted(offset for offset in self.unhandled if offset < chunk.next_offset)
         handled = left[:part]
@@ -175,7 +175,7 @@ def test_what_follows_finish_is_only_what_is_on_its_way() -> None:
 
 
 def test_what_waits_again_begins_where_results_ended() -> None:
-    """Else the next process would handle those records twice, also exactly once."""
+    """The next process would otherwise handle those records twice, also exactly once."""
     pool = BufferPool(limit_bytes=1 << 20)
     window = RecordWindow(position=0, leader_epoch=0, target_end=-1)
     window.keep(pool.adopt(b"x"), position=0, next_offset=10, leader_epoch=0)

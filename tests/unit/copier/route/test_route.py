@@ -390,7 +390,7 @@ def fill_one(line: Line, count: int) -> None:
 def test_a_batch_that_changed_in_memory_is_not_copied(
     make: MakeLine, max_bytes: int, reason: str
 ) -> None:
-    """Nor in halves: brokers look at its size before its checksum."""
+    """Its halves are not copied either: brokers look at its size before its checksum."""
     line = make(settings=RouteSettings(abort_on_send_failure=False))
     line.target.logs[K0].max_bytes = max_bytes
     (partition,) = line.add(0)

@@ -303,7 +303,8 @@ def test_committed_positions_are_published_at_the_source(make: MakeLine) -> None
 
 
 def test_only_changed_positions_are_published(make: MakeLine) -> None:
-    """Those that would expire at the source are published, too; after a failure all that may be missing."""
+    """Positions that would expire at the source are published, too; after a failure all that may be
+    missing."""
     line = make()
     published = line.source_metadata.published
     for number in (0, 1):

@@ -354,7 +354,7 @@ def test_a_transaction_is_ended_though_its_partition_was_released(fleet: Transac
 
 
 def test_an_abort_of_a_former_transaction_ends_none_that_follows(fleet: TransactionFleet) -> None:
-    """Else two failures at once would fence the copier's own next transaction, again and again."""
+    """Two failures at once would otherwise fence the copier's own next transaction, again and again."""
     worker = at_rest(fleet)
     former = worker.ownership._store.producer
     worker.copier.holder.commits.abort("a batch was refused", worker.now_s)

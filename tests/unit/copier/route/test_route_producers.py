@@ -39,7 +39,7 @@ def begin(fleet: TransactionFleet, worker: str = "w1") -> None:
 
 
 def producers(fleet: TransactionFleet) -> list[tuple[int, int]]:
-    """Of the batches of a partition, in order, each once."""
+    """Producers of the batches of a partition, in order, each once."""
     batches = fleet.target.logs["t", 0].taken
     data = [batch for batch in batches if not header_field(batch, "attributes") & CONTROL]
     found = [(header_field(b, "producer_id"), header_field(b, "producer_epoch")) for b in data]
@@ -81,7 +81,7 @@ def test_with_one_epoch_for_each_id_every_transaction_has_another_id(
 
 
 def test_the_protocol_is_changed_between_two_transactions(fleet: TransactionFleet) -> None:
-    """Up and down again, without an abort."""
+    """It is changed up and down again, without an abort."""
     fleet.ledger.protocol = ADDED
     begin(fleet)
     for protocol in (ADDED, IMPLICIT, ADDED, IMPLICIT):

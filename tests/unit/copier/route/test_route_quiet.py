@@ -119,7 +119,8 @@ def test_a_topic_without_metadata_yet_is_not_in_error(make: MakeLine) -> None:
 
 
 def test_without_acknowledgements_no_position_moves(make: MakeLine) -> None:
-    """Neither the one on the target nor the one that is published at the source (KIP-3, point 2)."""
+    """The one on the target does not move, nor does the one that is published at the source (KIP-3, point
+    2)."""
     line = make()
     (partition,) = line.add(0)
     fill(line, K0, 2)

@@ -30,7 +30,8 @@ def copying(line: Line, count: int = 3) -> Partition:
 
 
 def recreated_at_once(line: Line, count: int) -> tuple[str, str]:
-    """Under the same leader epoch and with more records than before, without new metadata."""
+    """Recreate the topic under the same leader epoch and with more records than before, without new
+    metadata."""
     former_id = line.source.topic_ids["t"]
     line.source.delete("t")
     line.source.create("t", 1)

@@ -61,7 +61,7 @@ def test_a_truncated_log_stops_the_partition_though_it_is_longer_now(
 def test_the_policy_goes_on_where_the_log_is_another_one(
     make: MakeLine, policy: GapPolicy, end: int
 ) -> None:
-    """Neither repeated from the beginning nor skipped up to the end: nothing new is lost."""
+    """Nothing is repeated from the beginning or skipped up to the end: nothing new is lost."""
     line, partition = copied(make, on_gap=policy)
     elect(line, end)
     put(line, b"new-0", b"new-1", b"new-2", b"new-3", b"new-4")

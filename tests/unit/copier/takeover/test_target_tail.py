@@ -91,7 +91,7 @@ def test_a_producer_that_sent_nothing() -> None:
 
 
 def test_the_end_is_the_control_record_of_the_fence() -> None:
-    """Those of former fences, of lower epochs, and of other producers end nothing."""
+    """Control records of former fences, of lower epochs, and of other producers end nothing."""
     log = BatchLog()
     produce(log, 3, 0)
     fence(log, epoch=0)
@@ -197,7 +197,7 @@ def test_control_records_of_many_tries_hide_no_loss(lost: int, sequence: int) ->
 
 
 def test_a_log_that_lost_what_a_former_owner_sent() -> None:
-    """Of the producer itself nothing was there."""
+    """Nothing of the producer itself was there."""
     log = BatchLog()
     produce(log, 3, 0, producer=OTHER)
     fence(log)

@@ -92,7 +92,7 @@ def test_kafka_19367_an_initialisation_that_fails_for_long(fleet: TransactionFle
 def test_kafka_18464_a_transaction_that_holds_nothing_is_not_ended(
     fleet: TransactionFleet,
 ) -> None:
-    """Nor is it begun: no commit without positions, and no abort by a request."""
+    """It is not begun either: no commit without positions, and no abort by a request."""
     before = fleet.ledger.done.count("commit")
     fleet.turns(50, skip_s=0.2)
     assert fleet.ledger.done.count("commit") == before

@@ -87,7 +87,7 @@ def error(committing: Committing, now_s: float) -> str:
 
 
 def test_only_a_commit_shows_that_commits_succeed_after_one_that_failed() -> None:
-    """Neither the next transaction, nor an abort of our own before the failure was known."""
+    """The next transaction does not show it, nor does an abort of our own before the failure was known."""
     committing = Committing()
     committing.committer.abort("a batch was refused", 0.0)
     committing.committer.on_begun(PRODUCER, 1.0)

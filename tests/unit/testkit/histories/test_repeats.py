@@ -112,7 +112,7 @@ def test_a_writer_lost_without_any_commit_shows_by_its_epoch(who: Lost) -> None:
 
 
 def test_commits_of_another_partition_explain_nothing() -> None:
-    """Neither who held it, nor how much an interval is."""
+    """They do not tell who held it, nor how much an interval is."""
     repeating = {0: log([*range(15), *range(12, 40)])}
     elsewhere = [replace(commit, partition=1) for commit in COMMITS]
     assert "no lost writer" in unexplained({0: SOURCE}, repeating, elsewhere, lost("w1"))[0]

@@ -23,7 +23,7 @@ VIEW = ClusterView("c", {1: BROKER}, {("t", 0): Leader(1, 0)}, {})
 
 
 class Client:
-    """Of a cluster with one broker and the topic `t`."""
+    """Client of a cluster with one broker and the topic `t`."""
 
     security = None
     name = "cluster west"

@@ -30,7 +30,7 @@ left_open = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 def test_spark_submit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There the gateway has no process that the worker could wait for or end."""
+    """The gateway has no process there that the worker could wait for or end."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     with pytest.raises(PermanentError, match=r"cannot run under spark-submit: start it") as caught:
         idle_engine("local[2]").start()
@@ -160,7 +160,7 @@ class _Gateway:
 def test_a_user_without_a_name_has_a_home_and_a_login(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Else Spark ends with `basedir must be absolute: ?/.ivy2`, then with `invalid null input: name`."""
+    """Spark would end with `basedir must be absolute: ?/.ivy2`, then with `invalid null input: name`."""
     assert "user.home" not in jvm.java_options(tmp_path)
     monkeypatch.setattr("os.getuid", lambda: 3_999_999_999)
     assert not jvm.has_user_name()

@@ -80,7 +80,7 @@ def test_a_gap_is_longer_than_any_window() -> None:
 
 @pytest.mark.parametrize("apart", range(1, 6))
 def test_two_records_are_swapped(apart: int) -> None:
-    """Of two neighbours one is named: it alone has moved."""
+    """One of two neighbours is named: it alone has moved."""
     copy = [content(n) for n in range(500)]
     copy[100], copy[100 + apart] = copy[100 + apart], copy[100]
     found = compare(original(500), placed(copy))
@@ -123,7 +123,7 @@ def test_a_finding_more_than_is_kept_is_counted() -> None:
 
 
 def test_what_is_not_copied_yet_is_left_to_the_next_comparison() -> None:
-    """Behind the position, and behind the target's end: not verified, and not missing."""
+    """What lies behind the position, and behind the target's end, is not verified, and not missing."""
     copy = [content(n) for n in range(300)]
     found = compare(original(500), placed(copy), required=400)
     assert [finding.source_offset for finding in found.findings] == list(range(300, 400))
