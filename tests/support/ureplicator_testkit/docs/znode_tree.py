@@ -22,6 +22,7 @@ from ureplicator_common.audits import (
 )
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, TopicAcl
 from ureplicator_common.model import (
+    Delivery,
     EventKind,
     Limited,
     OwnerEpoch,
@@ -198,7 +199,7 @@ def _decisions() -> Iterator[ZnodeRow]:
         False,
         "the leader",
         "settings of the route, for the workers",
-        encode_route(RouteSettings()),
+        encode_route(RouteSettings(delivery=Delivery.EXACTLY_ONCE)),
     )
     yield ZnodeRow(
         "ideal/<route>/<topic>",
