@@ -185,9 +185,9 @@ class BlockingConnection:
                 f"a response of {size} bytes: the peer is not a Kafka broker"
             )
         received = self._incoming.take(size, **limits)
-        (found,) = struct.unpack_from(">i", received)
-        if found != correlation_id:
-            raise ConnectionAbortedError(f"response {found} to {correlation_id}")
+        (answered,) = struct.unpack_from(">i", received)
+        if answered != correlation_id:
+            raise ConnectionAbortedError(f"response {answered} to {correlation_id}")
         return received
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""Java says nothing of an archive that it does not take."""
+"""Options with which Java says nothing of an archive that it does not take."""
 _FIRST_USE = """
 import pyarrow
 from pyspark.sql import SparkSession
@@ -35,8 +35,8 @@ def archive() -> Path:
 
 def options() -> tuple[str, ...]:
     """Options of a JVM that uses the archive; none where there is none."""
-    found = archive()
-    return (f"-XX:SharedArchiveFile={found}", *SILENT) if found.exists() else ()
+    file = archive()
+    return (f"-XX:SharedArchiveFile={file}", *SILENT) if file.exists() else ()
 
 
 def make() -> None:
@@ -44,7 +44,7 @@ def make() -> None:
     made = archive()
     part = made.with_suffix(f".{os.getpid()}.part")
     dump = ("-XX:TieredStopAtLevel=1", f"-XX:ArchiveClassesAtExit={part}", *SILENT)
-    first = subprocess.run(  # noqa: S603  # this very module's text
+    used = subprocess.run(  # noqa: S603  # this very module's text
         [sys.executable, "-c", _FIRST_USE],
         env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(dump)},
         check=False,
@@ -52,7 +52,7 @@ def make() -> None:
         text=True,
     )
     if not part.exists():
-        raise SystemExit(f"Java has not written {part}: {first.stderr.strip()[-500:]}")
+        raise SystemExit(f"Java has not written {part}: {used.stderr.strip()[-500:]}")
     part.rename(made)  # no half of a file gets the name
 
 

@@ -229,10 +229,8 @@ def start_driver(
             gateway.proc.kill()
             gateway.proc.wait()
         output.drained(1.0)
-        if not isinstance(
-            error, Py4JJavaError | PermanentError
-        ):  # the JVM ended, and told why before
-            reason = written_cause(output.tail) or reason
+        if not isinstance(error, Py4JJavaError | PermanentError):
+            reason = written_cause(output.tail) or reason  # the JVM ended, and told why before
         raise PermanentError(f"Spark does not start with {java}: {reason}") from error
     except BaseException:  # a signal's
         output.handed_over()
