@@ -188,7 +188,7 @@ assert {row.topic for row in rows} == {topic}
 result = [
     [
         row.partition, row.offset, shown(row.key), shown(row.value),
-        row.headers and [[each.key, shown(each.value)] for each in row.headers],
+        row.headers and [[header.key, shown(header.value)] for header in row.headers],
         row.ms, row.timestampType,
     ]
     for row in rows

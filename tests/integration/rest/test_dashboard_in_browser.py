@@ -88,7 +88,9 @@ def test_a_mismatch_appears_with_its_reason_and_disappears(rest: RestFixture, pa
 def reads_of(page: Page) -> list[str]:
     """Addresses of /overview that the page asks for from now on."""
     reads: list[str] = []
-    page.on("request", lambda each: reads.append(each.url) if "/overview" in each.url else None)
+    page.on(
+        "request", lambda request: reads.append(request.url) if "/overview" in request.url else None
+    )
     return reads
 
 
@@ -129,7 +131,7 @@ def test_without_a_stream_the_page_asks_each_second(
     """The stream is missing as behind a proxy that holds events back, or where the server has too many
     streams."""
     with no_errors(browser.new_page(), but="Failed to load resource") as page:
-        page.route("**/events", lambda each: each.fulfill(status=503))
+        page.route("**/events", lambda route: route.fulfill(status=503))
         page.goto(address)
         expect(page.locator("#count-agree")).to_have_text("4", timeout=10_000)
         rest.place("orders", {0: "w2", 1: "w1", 2: "w1", 3: "w1"})

@@ -256,7 +256,7 @@ def test_pages_work_below_a_path_of_a_proxy(
     rest.groups.add("/a, b/../%2F", {("orders", 0): 30})
     requested: list[str] = []
     with below_prefix(address) as below, no_errors(browser.new_page()) as page:
-        page.on("request", lambda each: requested.append(each.url))
+        page.on("request", lambda request: requested.append(request.url))
         page.goto(below)
         expect(page.locator("#count-error")).to_have_text("1", timeout=10_000)
         expect(page.locator("#pulse")).to_contain_text("as of", timeout=10_000)

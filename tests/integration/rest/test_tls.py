@@ -75,9 +75,9 @@ def started(folder: Path, *, client_ca: bool = False) -> Iterator[Secured]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    with started(tmp_path_factory.mktemp("rest")) as each:
-        eventually(lambda: each.rest.status("/health") == 200, 20, "REST responds")
-        yield each
+    with started(tmp_path_factory.mktemp("rest")) as served:
+        eventually(lambda: served.rest.status("/health") == 200, 20, "REST responds")
+        yield served
 
 
 def all_of(client: socket.socket) -> bytes:
@@ -191,18 +191,18 @@ def test_renewed_certificates_are_served_and_open_connections_go_on(secured: Sec
 
 
 def test_clients_without_a_certificate_are_refused_if_it_is_asked_for(tmp_path: Path) -> None:
-    with started(tmp_path, client_ca=True) as each:
-        own = each.authority.issue("client")
-        context = each.trusting()
+    with started(tmp_path, client_ca=True) as served:
+        own = served.authority.issue("client")
+        context = served.trusting()
         context.load_cert_chain(own.certificate, own.key)
 
         def responds(context: ssl.SSLContext) -> bool:
             try:
-                with each.connect(context) as client:
+                with served.connect(context) as client:
                     client.sendall(LAST)
                     return b"200 OK" in all_of(client)
             except OSError:
                 return False
 
         eventually(lambda: responds(context), 20, "REST responds")
-        assert not responds(each.trusting())
+        assert not responds(served.trusting())

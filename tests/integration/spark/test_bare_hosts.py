@@ -24,7 +24,7 @@ settings = {"spark.master": "local[1]", "spark.app.name": "a", "spark.ui.enabled
     "spark.driver.extraJavaOptions": jvm.java_options(scratch)}
 conf = SparkConf(loadDefaults=False).setAll(settings.items())
 driver = jvm.start_driver(conf, jvm.find_java(), scratch=scratch)
-print("started", driver.context.parallelize([1], 1).map(lambda each: each + 1).collect())
+print("started", driver.context.parallelize([1], 1).map(lambda number: number + 1).collect())
 driver.stop()
 """
 UID = "54321"

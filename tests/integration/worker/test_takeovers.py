@@ -272,17 +272,17 @@ def test_an_empty_log_is_restarted_before_the_takeover(takeover: Takeover, fleet
     unknown then, and stops the partition; a position at the end has nothing behind it."""
     lane = takeover.lane
     behind = Takeover(RealLane(lane.source, lane.target, f"{lane.topic}-2", fleet, lane.folder))
-    for each in (takeover, behind):
-        each.make(1)
-        each.fill(COUNT)
+    for made in (takeover, behind):
+        made.make(1)
+        made.fill(COUNT)
     behind.lose()
     driver = takeover.own()
     driver.wait_caught_up(COPIED_S)
     driver.process.kill_tree()
     driver.close()
-    (at,), (end,) = (each.source_ends().values() for each in (takeover, behind))
-    for each in (takeover, behind):
-        delete_records(lane.target.bootstrap, each.topic, each.source_ends())
+    (at,), (end,) = (made.source_ends().values() for made in (takeover, behind))
+    for made in (takeover, behind):
+        delete_records(lane.target.bootstrap, made.topic, made.source_ends())
     lane.target.restart()
     takeover.fill(MORE)
     takeover.finish()

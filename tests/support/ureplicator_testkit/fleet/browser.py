@@ -80,7 +80,9 @@ def served(app: Flask) -> Iterator[str]:
 def no_errors(page: Page, *, but: str = "") -> Iterator[Page]:
     """Fail at the end with what the page's console said, other than lines with `but`."""
     said: list[str] = []
-    page.on("console", lambda each: said.append(each.text) if each.type == "error" else None)
+    page.on(
+        "console", lambda message: said.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: said.append(str(error)))
     yield page
     page.close()

@@ -22,7 +22,7 @@ LATER = '''
 def _later(value: Any) -> Any:
     """Objects have another field; mappings, whose keys are names or numbers, do not."""
     if isinstance(value, list):
-        return [_later(each) for each in value]
+        return [_later(part) for part in value]
     if not isinstance(value, dict):
         return value
     extended = {key: _later(each) for key, each in value.items()}

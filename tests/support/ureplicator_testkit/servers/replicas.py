@@ -155,12 +155,14 @@ def _described(cluster: KafkaCluster) -> Mapping[str, Mapping[int, PartitionMeta
 
 def _behind(cluster: KafkaCluster) -> list[str]:
     """Partitions with replicas that are not in sync."""
-    return _partitions_where(cluster, lambda each: set(each.isrs) != set(each.replicas))
+    return _partitions_where(
+        cluster, lambda partition: set(partition.isrs) != set(partition.replicas)
+    )
 
 
 def _moved(cluster: KafkaCluster) -> list[str]:
     """Partitions that another than their preferred leader leads."""
-    return _partitions_where(cluster, lambda each: each.leader != each.replicas[0])
+    return _partitions_where(cluster, lambda partition: partition.leader != partition.replicas[0])
 
 
 def _partitions_where(

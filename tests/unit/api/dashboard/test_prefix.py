@@ -56,7 +56,7 @@ def test_each_reference_of_a_page_stays_below_it(
         assert status in (200, 503), reference
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda each: str(each.relative_to(STATIC)))
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: str(script.relative_to(STATIC)))
 def test_each_import_of_a_script_is_a_file_beside_it(script: Path) -> None:
     text = script.read_text()
     for reference in IMPORTED.findall(text):

@@ -103,15 +103,15 @@ def test_requests_are_those_of_the_library(name: str) -> None:
 def fetched_topics(found: Any, error: int = 0) -> list[Any]:
     """Rows of COMMITTED, and one without an offset; of a class of the library."""
 
-    def partition(number: int, each: CommittedOffset, error: int) -> Any:
+    def partition(number: int, committed: CommittedOffset, error: int) -> Any:
         name = next(
             name for name in dir(found) if name.endswith("Partitions") or name.endswith("Partition")
         )
         return getattr(found, name)(
             partition_index=number,
-            committed_offset=each.offset,
+            committed_offset=committed.offset,
             committed_leader_epoch=5,
-            metadata=each.metadata,
+            metadata=committed.metadata,
             error_code=error,
         )
 

@@ -87,7 +87,7 @@ TOPICS = st.lists(
         st.lists(st.sampled_from([1, 3, 126, 127, 128, 300]), max_size=4).map(tuple),
     ),
     max_size=5,
-    unique_by=lambda each: each.name,
+    unique_by=lambda topic: topic.name,
 )
 
 
