@@ -178,9 +178,14 @@ def follow_replacement(
     return f"another executor starts after {executor_s:.1f} s, its copier connects after {copier_s:.1f} s"
 
 
-def wait_missed(fleet: Fleet, flow: Flow) -> None:
-    """The fleet has noticed that some partition is not copied."""
-    eventually(lambda: len(fleet.owners(flow.topic)) < flow.partitions, 15, "the loss is noticed")
+def wait_missed(fleet: Fleet, flow: Flow, copiers: Mapping[int, int]) -> None:
+    """The fleet has noticed that some partition is not copied, or its slot has another copier already: on a
+    busy machine a look at it may come after both."""
+    eventually(
+        lambda: len(fleet.owners(flow.topic)) < flow.partitions or pids(fleet) != copiers,
+        15,
+        "the loss is noticed",
+    )
 
 
 def reasons(fleet: Fleet) -> set[str]:
@@ -251,7 +256,7 @@ def kill_spark_worker(site: SparkSite, fleet: Fleet, flow: Flow) -> None:
     here = site.spark.executors(number)
     flow.history.add(Fault("SIGKILL: Spark worker"))
     site.spark.kill_worker(number)
-    wait_missed(fleet, flow)
+    wait_missed(fleet, flow, before)
     wait_back(flow, fleet, f"Spark worker with {len(here)} executors killed")
     kept = [slot for slot, pid in pids(fleet).items() if before.get(slot) == pid]
     assert len(kept) == SLOTS - len(here)
