@@ -14,7 +14,7 @@ The rules, and why:
 * Brokers forget a producer that long appended nothing (`producer.id.expiration.ms`), by the time of the
   last batch that they appended, not by the time of its arrival: when old data is copied they may forget it
   between any two batches. Hence one in flight, too, next to a batch whose time is older than that, and
-  after a pause.
+  after a pause. And the outcome of a try is in doubt as soon as any batch that was sent since is so old.
 * A batch of unknown outcome is sent again from memory with the same sequence: the broker recognises a
   duplicate. Fetched again it might have other boundaries, and would not be recognised.
 * Sequences are assigned when a batch is first sent, so that waiting batches can be stamped again at no
@@ -36,6 +36,7 @@ order: a batch whose outcome was unknown may be acknowledged after its successor
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise, takewhile
 
 from ureplicator_worker.batches.header import next_sequence, stamp
 from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES
@@ -55,7 +56,8 @@ class Batch:
     """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on.
 
     `offsets`: of its records, for a batch that was built; None: they follow `first_offset`. `may_be_there`:
-    the outcome of a try under its sequence is unknown. `checked`: see `header.stamp`.
+    the outcome of a try under its sequence is unknown. `oldest_ms`: time of the oldest of it and those that were
+    sent behind it. `checked`: see `header.stamp`.
     """
 
     __slots__ = (
@@ -68,6 +70,7 @@ class Batch:
         "may_be_there",
         "next_offset",
         "offsets",
+        "oldest_ms",
         "records",
         "refusal",
         "sequence",
@@ -96,6 +99,7 @@ class Batch:
         self.leader_epoch = leader_epoch
         self.records = records
         self.max_timestamp_ms = max_timestamp_ms
+        self.oldest_ms = max_timestamp_ms
         self.offsets = offsets
         self.checked = checked
         self.sequence = -1
@@ -219,6 +223,7 @@ class SendWindow:
             and not self._disturbed
             and self._appended_ms >= expired_ms
             and self._in_flight[-1].max_timestamp_ms >= expired_ms
+            and self._queue[0].max_timestamp_ms >= expired_ms
         )
 
     def next(self, expired_ms: int = NEVER_MS) -> Batch | None:
@@ -296,6 +301,9 @@ class SendWindow:
             self._queue.extendleft(reversed(self._in_flight))
             self._in_flight.clear()
             self._disturbed = False
+            sent = [*takewhile(lambda batch: batch.sequence >= 0, self._queue)]
+            for behind, batch in pairwise(reversed(sent)):
+                batch.oldest_ms = min(batch.oldest_ms, behind.oldest_ms)
 
     @property
     def head(self) -> Batch | None:

@@ -350,13 +350,13 @@ class Target:
             self._retry_later(send, batch, produced)
 
     def _is_in_doubt(self, send: SendSide) -> bool:
-        """True if brokers may forget the producer of what is sent next, by its time, or by their own where
-        they stamp the records: a try of unknown outcome would be appended again, repeated or late."""
+        """Brokers forget the producer of what is sent next, by its time or that of what was sent behind it,
+        or by their own where they stamp the records: a try of unknown outcome would be appended again."""
         batch = send.window.head
         if batch is None or not (batch.may_be_there or send.window.astray):
             return False
         waited_s = self._now_s - send.moved_at_s
-        return batch.max_timestamp_ms < self._expired_ms or waited_s > self.producer_kept_s
+        return batch.oldest_ms < self._expired_ms or waited_s > self.producer_kept_s
 
     def _set_aside(self, send: SendSide) -> None:
         send.aside = True
