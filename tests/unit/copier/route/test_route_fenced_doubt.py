@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.copier.fenced_fleet import FENCED, FencedFleet
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, committed
@@ -64,3 +67,19 @@ def test_a_batch_that_has_become_old_behind_one_of_unknown_outcome(fleet: Fenced
     fleet.target.down.clear()
     fleet.run_until_copied()
     assert copied(fleet) == 3
+
+
+def test_a_batch_that_was_taken_before_the_one_in_front_of_it(fleet: FencedFleet) -> None:
+    """It is sent again behind that one, and refused since the limit of the topic is lower now. It is there:
+    what follows under its sequence would be taken for it, and be lost."""
+    fleet.publish(replace(FENCED, abort_on_send_failure=False))
+    begin(fleet)
+    key = ("t", 0)
+    fleet.target.belated[key] = deque([ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+    codes = [ErrorCode.NONE] * 3 + [ErrorCode.MESSAGE_TOO_LARGE]
+    fleet.target.refuse[key] = deque(codes)
+    put(fleet, 0, 2, size=LARGE, time_ms=fleet.young_ms)
+    fleet.turns(20)
+    put(fleet, 0, 1, time_ms=fleet.young_ms)
+    fleet.run_until_copied()
+    assert (copied(fleet), fleet.target.refuse[key]) == (4, deque())

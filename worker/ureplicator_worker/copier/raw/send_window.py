@@ -56,8 +56,8 @@ class Batch:
     """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on.
 
     `offsets`: of its records, for a batch that was built; None: they follow `first_offset`. `may_be_there`:
-    the outcome of a try under its sequence is unknown. `oldest_ms`: time of the oldest of it and those that were
-    sent behind it. `checked`: see `header.stamp`.
+    the outcome of a try under its sequence is unknown, or it was taken before one in front. `oldest_ms`:
+    time of the oldest of it and those that were sent behind it. `checked`: see `header.stamp`.
     """
 
     __slots__ = (
@@ -256,7 +256,7 @@ class SendWindow:
         Returns the offsets that the target has lost: they were acknowledged, and a later batch was
         appended over them. The window then stands behind that batch.
         """
-        self.proven = batch.settled = batch.acknowledged = True
+        self.proven = batch.settled = batch.acknowledged = batch.may_be_there = True
         batch.target_base = target_base
         while self._in_flight and self._in_flight[0].acknowledged:
             head = self._in_flight.popleft()
