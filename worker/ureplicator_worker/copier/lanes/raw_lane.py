@@ -146,7 +146,7 @@ class RawLane:
 
     def confirmed(self, partition: Partition) -> None:
         raw = self._partitions[partition]
-        raw.send.confirming = False
+        self._target.confirmations.confirmed(raw.send)
         self._target.activate(raw.send)
 
     def seek(self, partition: Partition, offset: int) -> bool:

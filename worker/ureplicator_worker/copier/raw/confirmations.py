@@ -44,11 +44,21 @@ class Confirmations:
         )
 
     def need(self, send: SendSide) -> None:
-        """Hold the partition back until its position is committed once more."""
-        if not send.confirming:
-            send.confirming = True
-            self.mark(send)
-            self._post(ConfirmationNeeded(send.partition))
+        """Hold the partition back until its position is committed once more, as it is now: a commit that is
+        under way does not do."""
+        if send.confirming:
+            send.confirms_again = True
+            return
+        send.confirming = True
+        self.mark(send)
+        self._post(ConfirmationNeeded(send.partition))
+
+    def confirmed(self, send: SendSide) -> None:
+        """The position was committed once more since it was held back."""
+        send.confirming = False
+        if send.confirms_again:
+            send.confirms_again = False
+            self.need(send)
 
     def mark(self, send: SendSide) -> None:
         """Have the connections that are open now used as soon as the owner is confirmed."""

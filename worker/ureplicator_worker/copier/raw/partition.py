@@ -142,7 +142,8 @@ class SendSide:
     it, or it began to wait. `waits_for_markers`: the coordinator still ends the transaction before.
     `outputs`: all sides of a partition with a handler. `transactional`: it sends in the lane's transaction.
     `fenced`: exactly once without transactions. Then it sends only over a connection, and to a leader (its
-    epoch), for which the partition was `confirmed`; `confirming`: it waits for that.
+    epoch), for which the partition was `confirmed`; `confirming`: it waits for that. `confirms_again`: the
+    position has moved over a hole since.
     """
 
     partition: Partition
@@ -164,6 +165,7 @@ class SendSide:
     transactional: bool = False
     fenced: bool = False
     confirming: bool = False
+    confirms_again: bool = False
     confirmed: tuple[int, int] = (-1, -1)
     copied: Copied = field(default_factory=Copied)
 
