@@ -58,8 +58,8 @@ class MemoryTargetCheck:
 class SteppedOwnership(Ownership):
     """The ownership thread and the thread of its source's side, performed by the caller.
 
-    `check`: of the target. `source_client`: its failures can be set. `hold`: kinds of commands that wait
-    until `let_pass`.
+    `check`: of the target. `source_client`, `target_client`: their failures can be set. `hold`: kinds of
+    commands that wait until `let_pass`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SteppedOwnership(Ownership):
         self._queued: deque[Command] = deque()
         self.check = MemoryTargetCheck()
         store, clients = ledger.store(worker), (MemoryCluster(source), MemoryCluster(target))
-        self.source_client = clients[0]
+        self.source_client, self.target_client = clients
         super().__init__(
             name=worker,
             worker=worker,

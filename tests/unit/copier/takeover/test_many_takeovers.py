@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ureplicator_common.kafka import Position
+from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.provenance import DataProducer, Provenance
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import OwnerEpoch, Partition
@@ -16,14 +19,15 @@ from ureplicator_testkit.copier.fenced_fleet import FENCED
 from ureplicator_testkit.copier.ledger_fleet import SteppedOwnership
 from ureplicator_testkit.copier.line import ROUTE
 from ureplicator_testkit.kafka.clients import MemoryCluster
+from ureplicator_testkit.kafka.cluster import TopicPartition
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_testkit.kafka.transactions import TransactionLedger
+from ureplicator_testkit.kafka.transactions import MemoryTransactions, TransactionLedger
 from ureplicator_testkit.records import batches
 from ureplicator_testkit.records.batches import patched
 from ureplicator_worker.copier.messages import Begun
 from ureplicator_worker.lifeline.messages import Add, Grant, ProofRequest, ProofResponse
 
-MANY, NODES = 1_000, 3
+MANY, NODES, PRODUCERS = 1_000, 3, 20
 COPIED, COMMITTED = 2, 1
 """Records of each partition; one more waits at the source."""
 DEAD = "w1.0.run"
@@ -50,8 +54,9 @@ class Takeover:
         monkeypatch.setattr(
             MemoryCluster, "_request", lambda client, name: self._count(client, name)
         )
+        self.monkeypatch, self.clock, self.proof = monkeypatch, ManualClock(), 0
         self.ownership = SteppedOwnership(
-            self.source, self.target, worker="w2", ledger=self.ledger, clock=ManualClock()
+            self.source, self.target, worker="w2", ledger=self.ledger, clock=self.clock
         )
 
     def _count(self, client: MemoryCluster, name: str) -> None:
@@ -70,21 +75,54 @@ class Takeover:
         )
         return Position(COMMITTED, 0, provenance.encode())
 
-    def begin(self) -> dict[int, int]:
+    def send_under(self, name: str, numbers: Iterable[int]) -> None:
+        """These partitions had a producer of their own."""
+        producer = self.ledger.data_producer(name)
+        for number in numbers:
+            former = Provenance.decode(self.ledger.positions["t", number].metadata)
+            assert former is not None
+            appends = DataProducer(name, producer.id, producer.epoch, COMMITTED)
+            stored = Position(COMMITTED, 0, replace(former, appends=appends).encode())
+            self.ledger.positions["t", number] = stored
+            log = self.target.logs["t", number]
+            log.taken = [patched(batch, producer_id=producer.id) for batch in log.taken]
+
+    def begin(self, numbers: Iterable[int] = range(MANY)) -> dict[int, int]:
         """Partitions that have begun, and where."""
-        epochs = {Partition(ROUTE, "t", number): OwnerEpoch(2) for number in range(MANY)}
+        epochs = {Partition(ROUTE, "t", number): OwnerEpoch(2) for number in numbers}
         self.ownership.put(Add(epochs))
-        self.ownership.perform()
-        (proof,) = self.ownership.events.take()
-        assert isinstance(proof, ProofRequest)
+        self.clock.advance(1.0)
+        self._perform()
         granted = {
             partition: Grant(epoch, "t", fence=("w1",), settings=FENCED)
             for partition, epoch in epochs.items()
         }
-        self.ownership.put(ProofResponse(proof.request_id, granted, {}))
+        self.ownership.put(ProofResponse(self.proof, granted, {}))
+        return {event.partition.number: event.beginning.position for event in self._perform()}
+
+    def _perform(self) -> list[Begun]:
+        """What has begun; the last request for a proof is noted."""
         self.ownership.perform()
-        begun = [event for event in self.ownership.events.take() if isinstance(event, Begun)]
-        return {event.partition.number: event.beginning.position for event in begun}
+        begun: list[Begun] = []
+        for event in self.ownership.events.take():
+            if isinstance(event, ProofRequest):
+                self.proof = event.request_id
+            elif isinstance(event, Begun):
+                begun.append(event)
+        return begun
+
+    def slow_fences(self, took_s: float) -> None:
+        """Each takes so long, or fails when the time that it has is over."""
+        client, fence = self.ownership.target_client, MemoryTransactions.fence_data
+
+        def slow(store: MemoryTransactions, name: str, partitions: Iterable[TopicPartition]) -> Any:
+            left_s = client.deadline_s(math.inf) - client.now_s()
+            client.pause(min(took_s, max(0.0, left_s)))
+            if left_s < took_s:
+                raise ClusterUnavailable(f"{name}: no response", delay_s=0.0)
+            return fence(store, name, partitions)
+
+        self.monkeypatch.setattr(MemoryTransactions, "fence_data", slow)
 
 
 def test_a_thousand_partitions_of_a_dead_owner_take_few_requests(
@@ -114,14 +152,19 @@ def test_a_producer_that_is_not_fenced_holds_up_only_its_partitions(
 ) -> None:
     """Its coordinator still ends a transaction, since a replica of one partition is away."""
     takeover = Takeover(monkeypatch)
-    other = takeover.ledger.data_producer(f"{DEAD}2")
-    late = {("t", number) for number in range(0, MANY, 2)}
-    for key in late:
-        former = Provenance.decode(takeover.ledger.positions[key].metadata)
-        assert former is not None
-        appends = DataProducer(f"{DEAD}2", other.id, other.epoch, COMMITTED)
-        stored = Position(COMMITTED, 0, replace(former, appends=appends).encode())
-        takeover.ledger.positions[key] = stored
+    late = range(0, MANY, 2)
+    takeover.send_under(f"{DEAD}2", late)
     takeover.ledger.fail_next("fence data", "before")
-    begun = takeover.begin()
-    assert set(begun) == {number for number in range(MANY) if ("t", number) not in late}
+    assert set(takeover.begin()) == set(range(1, MANY, 2))
+
+
+def test_producers_that_take_longer_than_the_time_of_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A far target: each try fences some of them, until all are."""
+    takeover = Takeover(monkeypatch)
+    for number in range(PRODUCERS):
+        takeover.send_under(f"{DEAD}{number}", range(number, MANY, PRODUCERS))
+    takeover.slow_fences(0.4)
+    begun: dict[int, int] = {}
+    for _ in range(PRODUCERS):
+        begun |= takeover.begin(set(range(MANY)) - begun.keys())
+    assert begun == dict.fromkeys(range(MANY), COPIED)

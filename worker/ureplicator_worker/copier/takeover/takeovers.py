@@ -27,6 +27,13 @@ REMEMBERED_S = 600.0
 away, does without. Leaders keep a fence for longer (`target_check`)."""
 
 
+FENCES_S, LEAST_S = COMMAND_S / 2, 1.0
+"""Limit of all fences of a try; the rest is left for reading. And a time in which a producer of a far cluster
+is fenced, however many there are: the others follow at the next tries."""
+
+Fenced = tuple[Producer | ClusterUnavailable, Mapping[TargetPartition, str]]
+
+
 class Found(NamedTuple):
     """Records that were found behind a stored position, and the time."""
 
@@ -45,6 +52,8 @@ class Takeovers:
         self._source, self._target = source, target
         self._collected: set[TargetPartition] = set()
         self._found: dict[TargetPartition, Found] = {}
+        self._tries: dict[str, int] = {}
+        """Of producers to be fenced."""
 
     def collect(self, partition: TargetPartition) -> None:
         self._collected.add(partition)
@@ -59,22 +68,20 @@ class Takeovers:
         results: dict[TargetPartition, BehindOrError] = {**known}
         tails: dict[TargetPartition, TargetTail] = {}
         named = _by_producer({key: stored[key] for key in stored if key not in known}, view)
-        for name, positions in named.items():
-            try:
-                with self._target.within(COMMAND_S / (len(named) + 1)):
-                    fence, refused = self._store.fence_data(name, positions)
-            except ClusterUnavailable as error:
-                results |= dict.fromkeys(positions, error)
-                if results.keys() == stored.keys() and not known:
-                    raise
-                continue
-            for key, provenance in positions.items():
-                if key in refused:
+        fenced = self._fenced(named)
+        for name, (fence, refused) in fenced.items():
+            for key, provenance in named[name].items():
+                if isinstance(fence, ClusterUnavailable):
+                    results[key] = fence
+                elif key in refused:
                     results[key] = Unreadable(f"{key[0]}/{key[1]}: {refused[key]}", temporary=True)
                 elif isinstance(end := ends[key], PartitionUnavailable):
                     results[key] = end
                 else:
                     tails[key] = self._tail(key, provenance, fence, end)
+        failed = [fence for fence, _ in fenced.values() if isinstance(fence, ClusterUnavailable)]
+        if failed and len(failed) == len(named) and results.keys() == stored.keys() and not known:
+            raise failed[0]
         return {**results, **self._counted(stored, view, tails)}
 
     def _counted(
@@ -89,6 +96,28 @@ class Takeovers:
         now_s = self._target.now_s()
         self._found |= {key: Found(stored[key], behind, now_s) for key, behind in counted.items()}
         return {**errors, **counted}
+
+    def _fenced(
+        self, named: Mapping[str, Mapping[TargetPartition, Provenance]]
+    ) -> dict[str, Fenced]:
+        """The producer that fences each, and the partitions that were refused; or why it is not fenced. First
+        are those that were tried least, so that those of slow coordinators are not always before them."""
+        self._tries = {name: self._tries[name] for name in named.keys() & self._tries.keys()}
+        least_s = max(LEAST_S, FENCES_S / max(1, len(named)))
+        fenced: dict[str, Fenced] = {}
+        with self._target.within(FENCES_S):
+            end_s = self._target.deadline_s(FENCES_S)
+            for name in sorted(named, key=lambda name: self._tries.get(name, 0)):
+                if self._target.now_s() >= end_s:
+                    fenced[name] = ClusterUnavailable("other producers are fenced first"), {}
+                    continue
+                self._tries[name] = self._tries.get(name, 0) + 1
+                try:
+                    with self._target.within(least_s):
+                        fenced[name] = self._store.fence_data(name, named[name])
+                except ClusterUnavailable as error:
+                    fenced[name] = error, {}
+        return fenced
 
     def _known(
         self,
