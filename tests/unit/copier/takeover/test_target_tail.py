@@ -226,3 +226,13 @@ def test_a_transactional_id_that_its_coordinator_has_forgotten() -> None:
         sent=DataProducer("w.0.run", OURS, 0, 1), target_end=1, fence=Producer(OTHER, 1), end=3
     )
     assert read(log, tail).count == 2
+
+
+def test_records_of_old_formats_are_none_of_a_producer() -> None:
+    """Others wrote them before the topic was upgraded. They are shorter than a header of today."""
+    log = BatchLog()
+    produce(log, 3, 0)
+    old = batches.old_batch([(1, None, b"v")], magic=1, base_offset=3)
+    tail = tail_of(log, sequence=3, target_end=3, end=4)
+    tail.add(old)
+    assert tail.offset == 4

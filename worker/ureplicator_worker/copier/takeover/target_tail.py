@@ -19,6 +19,7 @@ from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_worker.batches.header import (
     CONTROL,
+    NEWEST_MAGIC,
     SEQUENCE_MODULUS,
     Header,
     next_sequence,
@@ -93,6 +94,8 @@ class TargetTail:
             if header.last_offset < self.offset:
                 continue
             self.offset = header.last_offset + 1
+            if header.magic < NEWEST_MAGIC:
+                continue  # of others, before the topic was upgraded
             id, epoch, _ = _PRODUCER.unpack_from(records, start + _PRODUCER_AT)
             if header.attributes & CONTROL:
                 self._check_place(header, id=id, epoch=epoch)
