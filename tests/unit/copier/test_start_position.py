@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ureplicator_common.kafka import BatchTime, Position, topic_id_text
+from ureplicator_common.kafka import BatchTime, ClusterUnavailable, Position, topic_id_text
 from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer, Provenance
 from ureplicator_common.model import (
     Delivery,
@@ -18,6 +18,7 @@ from ureplicator_common.model import (
 from ureplicator_testkit.kafka.clients import MemoryCluster
 from ureplicator_testkit.kafka.cluster import cluster_model
 from ureplicator_testkit.kafka.ledger import Ledger, MemoryPositions
+from ureplicator_worker.copier.behind import Behind, TargetLost
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.start_position import CannotStart, find_starts, read_target
 from ureplicator_worker.copier.takeover.takeovers import Takeovers
@@ -335,3 +336,27 @@ def test_the_end_is_read_behind_a_producer_of_a_position_that_was_moved_by_hand(
     grant = Grant(OwnerEpoch(1), "copy", settings=RouteSettings(delivery=delivery))
     state = read_target({AT: grant}, {("copy", 0): moved}, target)
     assert state.ends == {("copy", 0): TARGET_END}
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_of_a_recreated_topic_nothing_is_copied_before_the_former_owner_is_fenced(
+    restarted: bool,
+) -> None:
+    """What that one had sent of the former topic would be appended among the records of the new one."""
+    source = MemoryCluster(cluster_model("A", {"t": 1}))
+    source.model.hold(start=EARLIEST, end=LATEST)
+    target = MemoryCluster(cluster_model("B", {"copy": 1}))
+    position = stored(source_topic="A-former", appends=DataProducer("w.0.run", 7, 0))
+    settings = RouteSettings(on_gap=GapPolicy.EARLIEST)
+    grant = Grant(OwnerEpoch(1), "copy", settings=settings, restarted=restarted)
+    grants, key = {AT: grant}, ("copy", 0)
+    state = read_target(grants, {key: position}, target)
+    count = Takeovers(MemoryPositions(Ledger(), "own"), source=source, target=target)
+    for behind, begins in (
+        (ClusterUnavailable("no coordinator"), False),
+        (TargetLost("target lost offsets"), True),
+        (Behind(0, 9), True),
+    ):
+        seen = replace(state, behind={key: behind})
+        (found,) = find_starts(grants, {key: position}, source=source, target=seen, count=count)
+        assert isinstance(found[AT], StartPosition) is begins, behind

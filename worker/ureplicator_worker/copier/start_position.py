@@ -252,15 +252,18 @@ def decide(
         map_chunks=former.map_chunks if former else 0,
         target_end=_present_end(partition, grant, target),
     )
+    key = _target_key(partition, grant)
+    behind = target.behind.get(key)
     if stored.offset >= 0 and not gap:
-        key = _target_key(partition, grant)
-        if key in target.behind:
+        if behind is not None:
             mapped = provenance.mapped if provenance else NOT_MAPPED
             end = target.ends.get(key)
-            return _behind(beginning, grant, target.behind[key], end, mapped=mapped)
+            return _behind(beginning, grant, behind, end, mapped=mapped)
         waits = key not in target.unmarked
         end = target.ends.get(key)
         return StartDecision(_checked_end(beginning, grant, provenance, end, waits=waits))
+    if isinstance(behind, OperatingError) and not isinstance(behind, TargetLost | Uncountable):
+        raise CannotStart(f"target: {behind}", temporary=True)  # its producer may not be fenced yet
     at = stored.offset if gap else -1
     fresh = replace(beginning, position=-1, leader_epoch=-1, committed=-1, gap=gap, gap_offset=at)
     return StartDecision(fresh, _time(grant, stored, gap))
