@@ -13,7 +13,7 @@ from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
 from ureplicator_testkit.kafka.transactions import TransactionLedger
-from ureplicator_worker.copier.ownership.data_producers import RENEW_S, DataProducers
+from ureplicator_worker.copier.ownership.data_producers import AGAIN_S, RENEW_S, DataProducers
 
 P0, P1 = (Partition(Route("a", "b"), "t", number) for number in range(2))
 K0, K1 = ("t", 0), ("t", 1)
@@ -88,9 +88,24 @@ def test_a_renewal_without_a_response_is_repeated(
     ledger.fail_next("data producer", "after")
     with pytest.raises(ClusterUnavailable):
         data.renew(RENEW_S)
-    assert data.renew(RENEW_S) == []
+    assert data.renew(RENEW_S + AGAIN_S) == []
     fence, _ = ledger.store("w2").fence_data(producer.name, [K0])
     assert (fence.id, fence.epoch) == (producer.id, producer.epoch + 3)
+
+
+def test_a_coordinator_that_is_away_does_not_delay_each_step(
+    ledger: TransactionLedger, data: DataProducers
+) -> None:
+    """Each request waits for its time limit, and no commit is made meanwhile."""
+    data.assign({P0: K0}, 0.0)
+    ledger.fail_next("data producer", "before")
+    with pytest.raises(ClusterUnavailable):
+        data.renew(RENEW_S)
+    for passed_s in range(round(AGAIN_S)):
+        assert data.renew(RENEW_S + passed_s) == []
+    assert asked(ledger) == ["w.0.1"] * 2
+    assert data.renew(RENEW_S + AGAIN_S) == []
+    assert asked(ledger) == ["w.0.1"] * 3
 
 
 def test_what_is_lost_is_said_though_the_next_renewal_fails(
@@ -109,5 +124,5 @@ def test_what_is_lost_is_said_though_the_next_renewal_fails(
     with patch.object(ledger, "data_producer", fail_second):
         assert data.renew(RENEW_S) == [P0]
         with pytest.raises(ClusterUnavailable):
-            data.renew(RENEW_S)
-    assert data.renew(RENEW_S) == [P1]
+            data.renew(RENEW_S + AGAIN_S)
+    assert data.renew(RENEW_S + 2 * AGAIN_S) == [P1]

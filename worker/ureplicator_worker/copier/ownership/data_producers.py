@@ -23,6 +23,8 @@ from ureplicator_worker.copier.start_position import CannotStart, cluster_errors
 
 RENEW_S = 12 * 3600.0
 """Coordinators forget a transactional id that is not used (`transactional.id.expiration.ms`, 7 days)."""
+AGAIN_S = 60.0
+"""Pause after a coordinator that did not respond: commits wait for each request to it."""
 
 
 @dataclass(slots=True)
@@ -110,6 +112,7 @@ class DataProducers:
             try:
                 kept = bool(partitions) and self._store.data_producer(name).id == used.id
             except ClusterUnavailable:
+                used.at_s = now_s - RENEW_S + AGAIN_S
                 if lost:  # the others are due again at the next step
                     return lost
                 raise
