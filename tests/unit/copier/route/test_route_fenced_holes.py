@@ -1,4 +1,4 @@
-"""A hole in what is copied while a commit is under way: what is counted follows a position behind it."""
+"""What is counted behind a position: it follows no hole, and is not much."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ureplicator_testkit.copier.fenced_fleet import FENCED, FencedFleet
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS, committed
 from ureplicator_worker.copier.messages import Commit
+from ureplicator_worker.copier.raw import confirmations
 
 KEY = ("t", 0)
 LARGE = 900
@@ -63,3 +64,22 @@ def test_a_record_that_is_skipped_while_a_commit_is_under_way(fleet: FencedFleet
     fleet.kill("w1")
     fleet.run_until_copied()
     assert copied(fleet) == 9
+
+
+def test_without_commits_no_more_is_sent_than_can_be_counted(
+    fleet: FencedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target whose coordinator is away for hours takes data all the while."""
+    monkeypatch.setattr(confirmations, "AHEAD", 20)
+    fleet.give(0, "w1")
+    put(fleet, 0, 1)
+    fleet.run_until_copied()
+    for _ in range(1_000):
+        fleet.ledger.fail_next("commit")
+    for _ in range(20):
+        put(fleet, 0, 3)
+        fleet.turns(3)
+    assert 20 <= copied(fleet) <= 40
+    fleet.ledger.forgive()
+    fleet.run_until_copied()
+    assert copied(fleet) == 61

@@ -3,6 +3,10 @@
 A process that was stopped for longer than brokers keep a fence finds its connections closed. So a partition
 is sent only over a connection that was opened, and to a leader of an epoch that was known, before its owner
 was last confirmed: its position was committed once more since. That is refused to an owner that was replaced.
+
+And it is confirmed again after so many records (`AHEAD`), if no commit has succeeded for long: a successor
+counts what lies behind the position, and finds it at the source, in due time and below the half of the
+sequences that there are.
 """
 
 from __future__ import annotations
@@ -10,10 +14,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from ureplicator_worker.batches.header import SEQUENCE_MODULUS
 from ureplicator_worker.copier.messages import ConfirmationNeeded
 from ureplicator_worker.copier.net.connection import BrokerConnection
 from ureplicator_worker.copier.net.connections import Connections
 from ureplicator_worker.copier.raw.partition import SendSide
+
+AHEAD = 1 << 24
+"""Most records that are sent behind a position that is surely stored."""
 
 
 class Confirmations:
@@ -40,6 +48,7 @@ class Confirmations:
         serial, epoch = send.confirmed
         return (
             connection.serial <= serial
+            and (send.window.next_sequence - send.stored_sequence) % SEQUENCE_MODULUS < AHEAD
             and self._connections.leader(*send.topic_partition).epoch <= epoch
         )
 
@@ -61,6 +70,8 @@ class Confirmations:
             self.need(send)
 
     def mark(self, send: SendSide) -> None:
-        """Have the connections that are open now used as soon as the owner is confirmed."""
+        """Have the connections that are open now used as soon as the owner is confirmed. What is acknowledged
+        now is stored then."""
+        send.stored_sequence = send.window.acknowledged_sequence
         epoch = self._connections.leader(*send.topic_partition).epoch
         send.confirmed = self._connections.opened, epoch

@@ -143,7 +143,7 @@ class SendSide:
     `outputs`: all sides of a partition with a handler. `transactional`: it sends in the lane's transaction.
     `fenced`: exactly once without transactions. Then it sends only over a connection, and to a leader (its
     epoch), for which the partition was `confirmed`; `confirming`: it waits for that. `confirms_again`: the
-    position has moved over a hole since.
+    position has moved over a hole since. `stored_sequence`: of a position that is stored by then.
     """
 
     partition: Partition
@@ -166,6 +166,7 @@ class SendSide:
     fenced: bool = False
     confirming: bool = False
     confirms_again: bool = False
+    stored_sequence: int = 0
     confirmed: tuple[int, int] = (-1, -1)
     copied: Copied = field(default_factory=Copied)
 
