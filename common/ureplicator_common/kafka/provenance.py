@@ -98,7 +98,7 @@ def _of_array(raw: Sequence[Any]) -> Provenance:
         raise ValueError(f"metadata of format {form}")
     mapped, chunks, markers, appends = (*rest, *(NOT_MAPPED, 0, 0, None)[len(rest) :])[:4]
     ids = _long(source), _long(target)
-    producer = None if appends is None else DataProducer(*appends)
+    producer = None if appends is None else DataProducer(*appends[: len(DataProducer._fields)])
     return Provenance(cluster, *ids, worker, slot, epoch, end, mapped, chunks, markers, producer)
 
 

@@ -83,3 +83,11 @@ def test_metadata_of_others_is_no_provenance(text: str) -> None:
 def test_no_text_is_more_than_the_metadata_of_another(text: str) -> None:
     found = Provenance.decode(text)
     assert found is None or isinstance(found, Provenance)
+
+
+def test_fields_of_a_later_version_are_passed_over_also_in_a_producer() -> None:
+    """A position that is not understood is taken for one set by hand, behind which nothing is counted."""
+    written = replace(WRITTEN, appends=DataProducer("w.0.run", 7, 0, 5))
+    fields = json.loads(written.encode())
+    fields[-1].append("later")
+    assert Provenance.decode(json.dumps([*fields, "later"])) == written
