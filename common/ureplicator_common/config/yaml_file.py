@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+_TOO_DEEP = "lists or mappings are nested too deep"
+
 
 class UnreadableFile(Exception):
     """The file is missing, or is not a YAML mapping."""
@@ -43,6 +45,8 @@ def read_file(path: Path) -> dict[str, Any]:
         raise UnreadableFile(f"{path}{_position(error)}: {error.problem or 'not YAML'}") from error
     except yaml.YAMLError as error:
         raise UnreadableFile(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise UnreadableFile(f"{path}: {_TOO_DEEP}") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -54,7 +58,7 @@ def parse_value(text: str) -> Any:
     """The value that the text has in YAML; the text itself if it is not YAML."""
     try:
         return yaml.load(text, _StrictLoader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return text
 
 

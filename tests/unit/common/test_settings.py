@@ -286,6 +286,13 @@ def test_a_file_that_is_no_mapping(home: Path, text: str) -> None:
     assert len(faults(home, text)) == 1
 
 
+def test_a_file_that_is_nested_too_deep(home: Path) -> None:
+    text = "[" * 5_000
+    assert faults(home, f"a: {text}") == ["lists or mappings are nested too deep"]
+    (fault,) = faults(home, overrides=[f"fleet={text}"])
+    assert fault.startswith("fleet: ")
+
+
 def test_an_empty_file_names_what_is_required(home: Path) -> None:
     assert faults(home, "") == [
         f"{key}: is required" for key in ("fleet", "zookeeper", "clusters", "routes")
