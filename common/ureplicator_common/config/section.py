@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from ureplicator_common.printable import did_you_mean
 
@@ -36,6 +36,14 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML reads `yes` and `on` as true, which would count as 1."""
+        if isinstance(value, bool) and _kind_of(cls, info) in (int, float):
+            raise ValueError(f"expected a number, not {str(value).lower()}")
+        return value
 
 
 def faults_of(error: ValidationError, *, root: type[Section] = Section) -> list[Fault]:
@@ -75,6 +83,10 @@ def _sections_in(annotation: Any) -> Iterator[type[Section]]:
         yield annotation
     for argument in get_args(annotation):
         yield from _sections_in(argument)
+
+
+def _kind_of(section: type[Section], info: ValidationInfo) -> Any:
+    return section.model_fields[info.field_name].annotation if info.field_name else None
 
 
 def _message(kind: str, message: str) -> str:

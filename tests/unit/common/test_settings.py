@@ -293,6 +293,11 @@ def test_a_file_that_is_nested_too_deep(home: Path) -> None:
     assert fault.startswith("fleet: ")
 
 
+@pytest.mark.parametrize("key", ["worker.slots", "worker.commit_interval_s", "controller.port"])
+def test_truth_is_no_number(home: Path, key: str) -> None:
+    assert faults(home, overrides=[f"{key}=yes"]) == [f"{key}: expected a number, not true"]
+
+
 def test_an_empty_file_names_what_is_required(home: Path) -> None:
     assert faults(home, "") == [
         f"{key}: is required" for key in ("fleet", "zookeeper", "clusters", "routes")
