@@ -89,9 +89,18 @@ def _kind_of(section: type[Section], info: ValidationInfo) -> Any:
     return section.model_fields[info.field_name].annotation if info.field_name else None
 
 
+_MESSAGES = {
+    "missing": "is required",
+    "extra_forbidden": "unknown key",
+    "model_type": "expected a mapping",
+    "dict_type": "expected a mapping",
+    "mapping_type": "expected a mapping",
+    "list_type": "expected a list",
+    "tuple_type": "expected a list",
+}
+
+
 def _message(kind: str, message: str) -> str:
-    if kind == "missing":
-        return "is required"
-    if kind == "extra_forbidden":
-        return "unknown key"
+    if kind in _MESSAGES:
+        return _MESSAGES[kind]
     return message.removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")

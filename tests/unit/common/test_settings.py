@@ -298,6 +298,13 @@ def test_truth_is_no_number(home: Path, key: str) -> None:
     assert faults(home, overrides=[f"{key}=yes"]) == [f"{key}: expected a number, not true"]
 
 
+def test_a_section_of_another_form_is_refused_in_terms_of_yaml(home: Path) -> None:
+    text = MINIMAL.replace("  - {source: source, target: target}", "") + "worker:\n"
+    assert faults(home, text) == ["routes: expected a list", "worker: expected a mapping"]
+    text = MINIMAL.replace("{source: source, target: target}", "source.target")
+    assert faults(home, text) == ["routes.0: expected a mapping"]
+
+
 def test_an_empty_file_names_what_is_required(home: Path) -> None:
     assert faults(home, "") == [
         f"{key}: is required" for key in ("fleet", "zookeeper", "clusters", "routes")
