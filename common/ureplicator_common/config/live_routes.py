@@ -21,6 +21,7 @@ from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.section import Fault, Faults, faults_of
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import Route
+from ureplicator_common.printable import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class LiveRoute:
 
 def changed_route(config: RouteConfig, changes: Changes) -> RouteConfig:
     """The route with these settings in place of its own. Raises Faults."""
-    unknown = [Fault(key, "is in the file only") for key in changes if key not in LIVE_SETTINGS]
+    unknown = [Fault(key, _refusal(key)) for key in changes if key not in LIVE_SETTINGS]
     if unknown:
         raise Faults(unknown)
     tree = config.model_dump()
@@ -48,6 +49,12 @@ def changed_route(config: RouteConfig, changes: Changes) -> RouteConfig:
         return RouteConfig.model_validate(tree)
     except ValidationError as error:
         raise Faults(faults_of(error)) from error
+
+
+def _refusal(key: str) -> str:
+    if key in RouteConfig.model_fields:
+        return "is in the file only"
+    return f"is no setting of a route{did_you_mean(key, LIVE_SETTINGS)}"
 
 
 def shown_settings(config: RouteConfig) -> dict[str, Any]:

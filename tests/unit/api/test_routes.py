@@ -179,7 +179,8 @@ def test_a_dry_run_changes_no_settings(rest: RestFixture) -> None:
         ({"handlers": [{"topics": ".*", "handler": "os:system"}]}, "handlers: is in the file only"),
         ({"sql": []}, "sql: is in the file only"),
         ({"source": "west"}, "source: is in the file only"),
-        ({"nothing": 1}, "nothing: is in the file only"),
+        ({"nothing": 1}, "nothing: is no setting of a route"),
+        ({"deliverey": 1}, "deliverey: is no setting of a route; did you mean 'delivery'?"),
         ({"auto_whitelist": {"include": ["("]}}, "auto_whitelist.include: '(' is not a regular"),
         ({"auto_whitelist": {"includes": ["x"]}}, "auto_whitelist.includes: unknown key"),
         (
@@ -214,7 +215,7 @@ def test_settings_are_judged_beside_those_of_other_routes(two_ways: RestFixture)
 
 
 def test_changes_that_this_version_cannot_read_are_shown_and_replaced(rest: RestFixture) -> None:
-    for text, reason in (("{", "no JSON"), ('{"later": 1}', "later: is in the file only")):
+    for text, reason in (("{", "no JSON"), ('{"later": 1}', "later: is no setting of a route")):
         rest.put(rest.paths.settings, encode_switches(Switches(route_settings={ROUTE: text})))
         shown = shown_route(rest)
         assert reason in shown["refusal"]

@@ -98,7 +98,7 @@ def test_changes_that_cannot_be_read_here_do_not_count(
     world.change(json.dumps({"delivery": "exactly_once", "later": 1}))
     world.first.run()
     assert world.published == OLD_FILE.settings
-    assert "its changed settings do not count: later: is in the file only" in caplog.text
+    assert "its changed settings do not count: later: is no setting of a route" in caplog.text
 
 
 def test_what_is_published_stays_while_the_changes_cannot_be_read(world: World) -> None:
