@@ -76,10 +76,12 @@ def read(path: Path) -> dict[str, Any]:
         document = read_file(path)
     except UnreadableFile as error:
         raise InvalidExport(str(error)) from error
-    if document.get("version") != VERSION:
+    if document.get("version") is None:
         raise InvalidExport(
-            f"version: {document.get('version')!r} is not supported, only {VERSION}"
+            f"version: is missing: files of ureplicator export begin with version: {VERSION}"
         )
+    if document["version"] != VERSION:
+        raise InvalidExport(f"version: {document['version']!r} is not supported, only {VERSION}")
     if not isinstance(document.get("fleet"), str):
         raise InvalidExport("fleet: the name of the fleet is missing")
     for name in document:

@@ -210,6 +210,19 @@ def test_a_file_that_is_no_export(url: str, tmp_path: Path, text: str) -> None:
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
 
 
+@pytest.mark.parametrize("command", ["import", "apply"])
+def test_a_file_without_a_version_is_said_to_be_none(
+    url: str, tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("clusters: {}\n")
+    result = run(command, path, url=url)
+    assert result.exit_code == 1
+    assert (
+        result.stderr == "version: is missing: files of ureplicator export begin with version: 1\n"
+    )
+
+
 def test_a_field_of_an_item_is_named_by_its_whole_key(url: str, file: Path) -> None:
     file.write_text(file.read_text().replace("state: paused", "state: sleeping"))
     result = run("import", file, url=url)
