@@ -44,7 +44,7 @@ _FIELDS: Mapping[str, str] = {
     "src": "--src: ",
     "dst": "--dst: ",
     "numPartitions": "partitions: ",
-    "bytesPerSecond": "--bytes-per-second: ",
+    "bytesPerSecond": "rate: ",
     "from": "--from: ",
     "to": "--to: ",
 }

@@ -37,6 +37,7 @@ def test_hints_are_commands(rest: RestFixture, url: str) -> None:
         ("topics", "resume", "gone", "--src", "source"): "ureplicator topics resume --restart",
         ("blacklist", "remove", "quiet/0", "--src", "source"): "ureplicator blacklist lists",
         ("instances", "drain", "w7"): "ureplicator instances lists",
+        ("limits", "set", "topic", "quiet", "1", "--src", "source"): "rate: 1 is not a byte limit",
     }
     for words, hint in refused.items():
         result = run(*words, url=url)
