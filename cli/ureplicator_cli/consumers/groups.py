@@ -12,6 +12,10 @@ from ureplicator_cli.output import end_if_json, print_table, sync_text
 from ureplicator_cli.rest_client import query_value, request
 from ureplicator_common.printable import shown_name
 
+_NO_MAP = "no map"
+_MAP_HINT = (
+    "set offset_map: true for the route; ureplicator audit --offset-map adds what was copied before"
+)
 HEADS = (
     "topic",
     "partition",
@@ -74,6 +78,8 @@ def print_group(shown: Mapping[str, Any]) -> None:
     reason = f" ({shown['reason']})" if shown["reason"] else ""
     title = f"{shown_name(shown['group'])} on {shown['route']}: {shown['state']}{reason}"
     print_table(title, HEADS, list(_rows(shown)))
+    if any(row["state"] == _NO_MAP for row in shown["partitions"]):
+        click.echo(f"{_NO_MAP}: {_MAP_HINT}")
 
 
 def _rows(shown: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

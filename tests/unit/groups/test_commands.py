@@ -46,6 +46,23 @@ def test_a_failover_is_planned_and_then_applied(copied: RestFixture, url: str) -
     assert copied.groups_there.offset("billing", FIRST) == BASE + 30
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("groups", "show", "billing"),
+        ("failover", "plan", "--group", "billing"),
+        ("offsets", "translate", "--group", "billing"),
+    ],
+)
+def test_what_is_missing_for_a_translation_is_said(
+    copied: RestFixture, url: str, words: tuple[str, ...]
+) -> None:
+    hint = "no map: set offset_map: true for the route; ureplicator audit --offset-map adds what"
+    assert hint not in run(*words, url=url).stdout
+    copied.copied.first = 50
+    assert hint in run(*words, url=url).stdout
+
+
 def test_a_plan_says_what_open_transactions_hold_back(copied: RestFixture, url: str) -> None:
     copied.groups.add("other", {FIRST: 40})
     copied.copied.held = 7
