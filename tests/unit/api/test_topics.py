@@ -464,3 +464,11 @@ def test_what_the_leader_leaves_alone_is_shown(rest: RestFixture) -> None:
     rest.put(rest.paths.isolated, encode_isolated([subject]))
     shown = rest.call("GET", "/validation").get_json()["isolated"]
     assert shown == {"topic source.target/orders": "too big"}
+
+
+def test_a_field_that_is_given_twice_is_refused(rest: RestFixture) -> None:
+    twice = b'{"topic": "quiet", "topic": "orders"}'
+    problem = problem_of(rest.call("POST", "/topics", data=twice), 400)
+    assert problem["detail"] == "'topic' is given twice"
+    assert (problem["field"], problem["hint"]) == ("topic", "give it once")
+    assert rest.intent("orders") is None

@@ -47,6 +47,20 @@ _REFUSED = "refused"
 _ROUTE_HINT = "choose one with ?src=SOURCE&dst=TARGET"
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, which would silently keep the last of two values."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _twice(name)
+        found[name] = value
+    return found
+
+
+def _twice(name: str) -> Problem:
+    return bad_request(f"{name!r} is given twice", field=name, hint="give it once")
+
+
 class LenientJsonRequest(Request):
     """Accepts JSON without a content type."""
 
@@ -56,7 +70,7 @@ class LenientJsonRequest(Request):
         if not data.strip():
             return None
         try:
-            body = json.loads(data)
+            body = json.loads(data, object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as error:
             raise bad_request(f"the body is not JSON: {error}", hint="send JSON") from error
         if not isinstance(body, dict):
@@ -98,7 +112,7 @@ class Query(RequestModel):
     def check_input(cls, data: Any) -> None:
         for name, values in request.args.lists():
             if len(values) > 1:
-                raise bad_request(f"{name!r} is given twice", field=name, hint="give it once")
+                raise _twice(name)
 
 
 class Body(RequestModel):
