@@ -114,6 +114,16 @@ def test_a_refusal_names_its_field(moved: RestFixture, query: str, field: str) -
     assert problem_of(moved.call("GET", f"/history?{query}"), 400)["field"] == field
 
 
+@pytest.mark.parametrize("path", ["/history", "/topics"])
+@pytest.mark.parametrize("limit", ["0", "-1", "999999999999"])
+def test_a_wrong_limit_is_refused_with_its_bounds(
+    moved: RestFixture, path: str, limit: str
+) -> None:
+    problem = problem_of(moved.call("GET", f"{path}?limit={limit}"), 400)
+    assert problem["detail"].endswith(" is not a limit")
+    assert "a whole number from 1 to 999999999" in problem["hint"]
+
+
 def test_an_unreadable_block_hides_no_other(moved: RestFixture) -> None:
     moved.put(moved.paths.history_block(1), b"{")
     assert len(numbers(moved, "limit=500")) == 66

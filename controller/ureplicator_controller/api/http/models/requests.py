@@ -206,6 +206,8 @@ _COUNT_TITLE = "a valid number of partitions"
 _COUNT_HINT = f"a whole number from 1 to {MAX_TOPIC_PARTITIONS}"
 _NUMBER_TITLE = "a partition number"
 _NUMBER_HINT = "a whole number from 0"
+_LIMIT_TITLE = "a limit"
+_LIMIT_HINT = f"a whole number from 1 to {MAX_NUMBER}"
 _OPTION_TITLE = "an option"
 _OPTION_HINT = "blacklist or whitelist"
 
@@ -277,7 +279,9 @@ class TopicsQuery(RouteQuery):
         description="pattern of names with * and ?, as in orders-*",
     )
     limit: Limit | None = Field(
-        default=None, title=_WHOLE_TITLE, description="most names in the response; default: all"
+        default=None,
+        title=_LIMIT_TITLE,
+        description=f"most names in the response, {_LIMIT_HINT}; default: all",
     )
     after: TopicName | None = Field(
         default=None,
@@ -301,7 +305,7 @@ class HistoryQuery(RouteQuery):
     request: str | None = Field(
         default=None, description="X-Request-Id of the request that caused it"
     )
-    limit: Limit = Field(default=100, title=_WHOLE_TITLE, description="a whole number above 0")
+    limit: Limit = Field(default=100, title=_LIMIT_TITLE, description=_LIMIT_HINT)
 
 
 class DeleteQuery(RouteQuery):
