@@ -27,6 +27,7 @@ from ureplicator_cli.terminal.live import INTERVAL_S, watch
 def top(interval_s: float, count: int, url: str) -> None:
     """Show the fleet live: routes, workers, lag, mismatches.
 
-    A pipe gets plain lines. While no controller responds, the last picture stays, with its age.
+    Bytes are means over the last minutes: they fall slowly when copying ends. A pipe gets plain lines.
+    While no controller responds, the last picture stays, with its age.
     """
     watch(url, interval_s=interval_s, count=count, whole=True)
