@@ -180,7 +180,10 @@ def up(
     spark: bool | None,
     secure: bool | None,
 ) -> None:
-    """Start what does not run yet; returns when every server responds."""
+    """Start the servers, unless they run; returns when every server responds.
+
+    What is left of servers that have all ended is removed first.
+    """
     if secure and brokers > 1:
         raise click.UsageError("--secure is for one broker each")
     wanted = StackOptions(zookeeper_port, source_port, target_port, brokers, spark, secure)
@@ -189,6 +192,7 @@ def up(
             _refuse_other(wanted)
             click.echo("stack: already up", err=True)
         else:
+            _refuse_some()
             _remove()
             _start(wanted)
     click.echo(ENVIRONMENT.read_text(), nl=False)
@@ -306,6 +310,17 @@ def _refuse_other(wanted: StackOptions) -> None:
     if any(value not in (None, asdict(running)[key]) for key, value in wanted_values.items()):
         raise click.ClickException(
             "stack: already up with other options: run scripts/stack down first"
+        )
+
+
+def _refuse_some() -> None:
+    """Servers that run keep their data: they are not ended for one that has."""
+    ours, members = _ours(), _members()
+    ended = [member.name for member in members if member.pid not in ours]
+    if 0 < len(ended) < len(members):
+        raise click.ClickException(
+            f"stack: {', '.join(ended)} has ended, and the others run: scripts/stack status shows the logs;"
+            " scripts/stack down ends all, and removes their data"
         )
 
 
