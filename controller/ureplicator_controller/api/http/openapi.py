@@ -11,7 +11,7 @@ from flask_openapi3.models.server import Server
 from werkzeug.routing import PathConverter
 
 from ureplicator_common._version import __version__
-from ureplicator_controller.api.http.models.requests import LenientJsonRequest
+from ureplicator_controller.api.http.json_bodies import LenientJsonRequest
 from ureplicator_controller.api.http.models.responses import ProblemResponse, validated
 
 _ABOUT = """Replicates topics between Kafka clusters. Every controller serves every call. A 2xx to a \

@@ -4,9 +4,7 @@ A model gives each field a name in plain words (`title`) and its accepted values
 refusal is built from the same two, so message, validation and schema cannot drift apart. Unknown fields
 and parameters are refused: a misspelt one would be ignored silently.
 
-Bodies are JSON objects. Tools may omit the content type, as uReplicator's own examples with `curl -d` do. A
-page in a browser could send such a form to this port, too: `browsers` refuses it. Numbers may be text ("4"),
-as uReplicator's tools send them.
+Numbers may be text ("4"), as uReplicator's tools send them.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
-from flask import Request, request
+from flask import request
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -35,6 +33,7 @@ from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import EventKind, Route
 from ureplicator_common.printable import did_you_mean
 from ureplicator_common.znodes.topics import MAX_TOPIC_PARTITIONS
+from ureplicator_controller.api.http.json_bodies import given_twice
 from ureplicator_controller.api.http.preconditions import PATTERN, Precondition
 from ureplicator_controller.api.http.problems import Problem, bad_request, not_found
 from ureplicator_controller.api.http.schema_cache import CachedSchemaModel
@@ -45,37 +44,6 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _REFUSED = "refused"
 _ROUTE_HINT = "choose one with ?src=SOURCE&dst=TARGET"
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, which would silently keep the last of two values."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _twice(name)
-        found[name] = value
-    return found
-
-
-def _twice(name: str) -> Problem:
-    return bad_request(f"{name!r} is given twice", field=name, hint="give it once")
-
-
-class LenientJsonRequest(Request):
-    """Accepts JSON without a content type."""
-
-    def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
-        """The body's JSON object; None for an empty body."""
-        data = self.get_data()
-        if not data.strip():
-            return None
-        try:
-            body = json.loads(data, object_pairs_hook=_each_once)
-        except (ValueError, RecursionError) as error:
-            raise bad_request(f"the body is not JSON: {error}", hint="send JSON") from error
-        if not isinstance(body, dict):
-            raise bad_request("the body is not a JSON object", hint='send {"name": value, ...}')
-        return body
 
 
 class RequestModel(CachedSchemaModel):
@@ -112,7 +80,7 @@ class Query(RequestModel):
     def check_input(cls, data: Any) -> None:
         for name, values in request.args.lists():
             if len(values) > 1:
-                raise _twice(name)
+                raise given_twice(name)
 
 
 class Body(RequestModel):
