@@ -116,7 +116,11 @@ def _run(keep: bool, extras: Sequence[str], records: int, *, scale: bool) -> Non
     try:
         more = "".join(EXTRAS[extra] for extra in extras)
         console.print(f"[bold]1[/] servers: one ZooKeeper, two Kafka clusters{more}")
-        servers = _servers(extras)
+        try:
+            servers = _servers(extras)
+        except DemoFailed:
+            ours = False  # `up` has removed what it started; other servers are not the demo's
+            raise
         topic = "demo" if ours else f"demo-{int(time.time())}"
         fleet = _fleet(keep, stack.FLEET if ours else topic, servers)
         try:
