@@ -99,18 +99,12 @@ class _Reader:
     def _pipelined(
         self, paths: Sequence[str], send: Callable[..., AsyncResult[T]]
     ) -> list[T | None]:
-        found: list[T | None] = []
-        for chunk in portions(paths, PIPELINE):
-            with self._turn, _reading(chunk[0]):
-                responses = [send(path, self._event) for path in chunk]
-                found += [self._found(response) for response in responses]
-        return found
-
-    def _found(self, response: AsyncResult[T]) -> T | None:
-        try:
-            return response.get(timeout=self._request_timeout_s)
-        except NoNodeError:
-            return None
+        return _pipelined(
+            paths,
+            lambda path: send(path, self._event),
+            turn=self._turn,
+            timeout_s=self._request_timeout_s,
+        )
 
     def _event(self, event: WatchedEvent) -> None:
         """Mark the path of an event. It runs in kazoo's watch thread. NONE ends a connection: the next
@@ -175,7 +169,8 @@ class ZooKeeperCoordination:
 
     def get(self, path: str) -> Node | None:
         with _reading(path):
-            return _found(self._client.get_async(path), self._request_timeout_s)
+            reply = _found(self._client.get_async(path), self._request_timeout_s)
+        return None if reply is None else _node(*reply)
 
     def children(self, path: str) -> Sequence[str]:
         try:
@@ -191,15 +186,17 @@ class ZooKeeperCoordination:
 
     def read(self, paths: Sequence[str]) -> Sequence[Node | None]:
         """The server processes the requests of a connection in order."""
-        found: list[Node | None] = []
         with _reading(paths[0]):
             synced = self._client.sync_async(paths[0])
-            for chunk in portions(paths, PIPELINE):
-                with self._bulk_turn:
-                    responses = [self._client.get_async(path) for path in chunk]
-                    found += [_found(response, self._request_timeout_s) for response in responses]
+        replies = _pipelined(
+            paths,
+            self._client.get_async,
+            turn=self._bulk_turn,
+            timeout_s=self._request_timeout_s,
+        )
+        with _reading(paths[0]):
             self._wait(synced)
-        return found
+        return [None if reply is None else _node(*reply) for reply in replies]
 
     def transact(self, operations: Sequence[Operation]) -> None:
         if not operations:
@@ -323,9 +320,25 @@ def _reading(path: str) -> Iterator[None]:
         raise Unavailable(f"{path}: {_text(error)}") from error
 
 
-def _found(response: AsyncResult[tuple[bytes, ZnodeStat]], timeout_s: float) -> Node | None:
+def _pipelined(
+    paths: Sequence[str],
+    send: Callable[[str], AsyncResult[T]],
+    *,
+    turn: threading.Lock,
+    timeout_s: float,
+) -> list[T | None]:
+    """Send many reads at once, portion by portion; None for a node that is not there. Raises Unavailable."""
+    replies: list[T | None] = []
+    for chunk in portions(paths, PIPELINE):
+        with turn, _reading(chunk[0]):
+            responses = [send(path) for path in chunk]
+            replies += [_found(response, timeout_s) for response in responses]
+    return replies
+
+
+def _found(response: AsyncResult[T], timeout_s: float) -> T | None:
     try:
-        return _node(*response.get(timeout=timeout_s))
+        return response.get(timeout=timeout_s)
     except NoNodeError:
         return None
 

@@ -225,7 +225,7 @@ result = [
 def test_a_stream_reads_each_offset_once(
     notebook: Notebook, source_cluster: KafkaCluster, source_topic: str, tmp_path: Path
 ) -> None:
-    """What comes between its runs is read, too; and a batch that was not committed is read again, the
+    """Records that come between its runs are read, too; and a batch that was not committed is read again, the
     same."""
     bootstrap, checkpoint = source_cluster.bootstrap, tmp_path / "checkpoint"
     run = f"stream({str(checkpoint)!r}, batches, startingOffsets='earliest', maxOffsetsPerTrigger='90')"

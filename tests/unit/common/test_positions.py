@@ -291,7 +291,7 @@ def test_a_broker_that_responds_is_reached_behind_silent_ones() -> None:
 
 
 def test_a_partition_is_released_before_its_worker_is_evicted() -> None:
-    """What may still follow the drain: a commit that runs, an initialisation, a new producer."""
+    """Requests that may still follow the drain: a commit that runs, an initialisation, a new producer."""
     max_s = DRAIN_S + 3 * positions.COMMAND_S
     assert max_s < ControllerSettings().handover_timeout_s
 

@@ -342,7 +342,7 @@ def test_the_end_is_read_behind_a_producer_of_a_position_that_was_moved_by_hand(
 def test_of_a_recreated_topic_nothing_is_copied_before_the_former_owner_is_fenced(
     restarted: bool,
 ) -> None:
-    """What that one had sent of the former topic would be appended among the records of the new one."""
+    """Its late batches of the former topic would be appended among the records of the new one."""
     source = MemoryCluster(cluster_model("A", {"t": 1}))
     source.model.hold(start=EARLIEST, end=LATEST)
     target = MemoryCluster(cluster_model("B", {"copy": 1}))

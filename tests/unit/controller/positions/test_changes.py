@@ -359,7 +359,7 @@ def test_nothing_is_committed_to_forget_what_is_not_there(fleet: OwnershipFleet)
 
 @pytest.mark.usefixtures("a")
 def test_former_owners_are_fenced_before_the_position_is_read(fleet: OwnershipFleet) -> None:
-    """What is shown as replaced, or is not there to forget, may otherwise be overwritten in between."""
+    """A position that is shown as replaced, or is not there to forget, may otherwise be overwritten."""
     request(fleet, 5)
     fleet.settle()
     fleet.ledger.calls.clear()
@@ -451,7 +451,7 @@ def test_nothing_is_written_while_ids_of_a_former_owner_are_unknown(
 
 
 def test_only_what_is_pending_is_done(fleet: OwnershipFleet) -> None:
-    """What has its outcome is left, and so are partitions that the topic does not have."""
+    """Partitions with an outcome are left, and so are those that the topic does not have."""
     done, pending = PositionChange(5, "r1", outcome="done"), PositionChange(6, "r2")
     fleet.topic("t", 2, positions={0: done, 1: pending, 2: pending})
     assert due_changes(fleet.snapshot())[KEY].changes == {1: pending}

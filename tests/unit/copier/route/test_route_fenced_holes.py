@@ -1,4 +1,4 @@
-"""What is counted behind a position: it follows no hole, and is not much."""
+"""Records that are counted behind a position: they follow no hole, and are not many."""
 
 from __future__ import annotations
 

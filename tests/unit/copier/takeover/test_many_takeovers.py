@@ -101,7 +101,7 @@ class Takeover:
         return {event.partition.number: event.beginning.position for event in self._perform()}
 
     def _perform(self) -> list[Begun]:
-        """What has begun; the last request for a proof is noted."""
+        """Partitions that have begun; the last request for a proof is noted."""
         self.ownership.perform()
         begun: list[Begun] = []
         for event in self.ownership.events.take():

@@ -123,7 +123,7 @@ def test_a_finding_more_than_is_kept_is_counted() -> None:
 
 
 def test_what_is_not_copied_yet_is_left_to_the_next_comparison() -> None:
-    """What lies behind the position, and behind the target's end, is not verified, and not missing."""
+    """Records behind the position, and behind the target's end, are not verified, and not missing."""
     copy = [content(n) for n in range(300)]
     found = compare(original(500), placed(copy), required=400)
     assert [finding.source_offset for finding in found.findings] == list(range(300, 400))
