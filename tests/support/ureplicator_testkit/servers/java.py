@@ -14,6 +14,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from ureplicator_worker.engines.class_archive import SILENT
+
 KAFKA_VERSION = "4.1.0"
 KAFKA_VERSIONS = ("2.8.2", "3.9.2", KAFKA_VERSION, "4.4.0")
 """Those that the whole copy is tested with: the oldest and the newest that are supported, and between."""
@@ -45,8 +47,6 @@ class NotSetUpError(Exception):
     """Java or a jar is missing: `scripts/setup` was not run."""
 
 
-QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""Options with which Java prints nothing of archives of classes."""
 QUICK_START = ("-XX:TieredStopAtLevel=1",)
 """Options for a JVM that ends before the second compiler could pay."""
 
@@ -144,7 +144,7 @@ def java_executable() -> Path:
 def new_archive(archive: Path) -> Iterator[tuple[str, ...]]:
     """Options of a JVM that writes the classes it loaded when it ends; no half of a file gets the name."""
     part = archive.with_suffix(f".{os.getpid()}.part")
-    yield (*QUICK_START, f"-XX:ArchiveClassesAtExit={part}", *QUIET)
+    yield (*QUICK_START, f"-XX:ArchiveClassesAtExit={part}", *SILENT)
     if not part.exists():
         raise SystemExit(f"this Java has not written {part}")
     part.rename(archive)
