@@ -186,16 +186,15 @@ def transaction(
     producer = _producer(bootstrap, codec, {"transactional.id": transactional_id})
     producer.init_transactions(RESPONSE_S)
     producer.begin_transaction()
+    end = producer.abort_transaction
     try:
         yield producer
+        if commit:
+            end = producer.commit_transaction
+    finally:
+        # An abort that overtakes its records is refused as an invalid state (librdkafka 4849).
         producer.flush(RESPONSE_S * deadline_factor())
-    except BaseException:
-        producer.abort_transaction(RESPONSE_S)
-        raise
-    if commit:
-        producer.commit_transaction(RESPONSE_S)
-    else:
-        producer.abort_transaction(RESPONSE_S)
+        end(RESPONSE_S)
 
 
 def produce_in_transaction(
