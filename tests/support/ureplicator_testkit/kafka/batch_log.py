@@ -230,7 +230,7 @@ class BatchLog(Log):
     def fetch(self, offset: int, limit: int, *, stable: bool = True) -> list[bytes]:
         """Batches, whole, from the one that holds the offset, one at least. `stable`: as far as they are
         shown with read_committed."""
-        end = self.stable_end if stable else self.end
+        end = self.stable_end if stable else self.high_watermark
         found: list[bytes] = []
         size = 0
         passed_to, first = self._passed

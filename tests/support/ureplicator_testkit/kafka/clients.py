@@ -31,6 +31,7 @@ from ureplicator_common.kafka import (
     TopicSetting,
 )
 from ureplicator_common.kafka.client import (
+    EARLIEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Broker,
@@ -38,6 +39,7 @@ from ureplicator_common.kafka.client import (
     ClusterView,
     Leader,
 )
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 from ureplicator_testkit.kafka.cluster import (
     ClusterModel,
@@ -102,10 +104,11 @@ class MemoryCluster(ClusterClient):
 
     def _offset(self, rows: Any, topic: str, row: Any, *, isolation: int) -> Any:
         log = self.model.logs[topic, row.partition_index]
+        lags = log.lagging is not None and row.timestamp != EARLIEST
         return rows.ListOffsetsPartitionResponse(
             partition_index=row.partition_index,
-            error_code=0,
-            offset=log.offset_at(row.timestamp, isolation=isolation),
+            error_code=ErrorCode.OFFSET_NOT_AVAILABLE if lags else ErrorCode.NONE,
+            offset=-1 if lags else log.offset_at(row.timestamp, isolation=isolation),
         )
 
     def call_any(self, request: Callable[[], Any], response: Any) -> Any:

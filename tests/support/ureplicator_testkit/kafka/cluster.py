@@ -32,18 +32,25 @@ NO_LEADER = -1
 @dataclass
 class Log:
     """One partition: offsets `start` to before `end`. `epoch`: of its leader. `times`: its batches,
-    where their times matter. `open_from`: first offset of a transaction that is open."""
+    where their times matter. `open_from`: first offset of a transaction that is open. `lagging`: high
+    watermark of a new leader that does not know yet what its followers have (KIP-207)."""
 
     start: int = 0
     end: int = 0
     epoch: int = 0
     times: list[BatchTime] = field(default_factory=list)
     open_from: int | None = None
+    lagging: int | None = None
+
+    @property
+    def high_watermark(self) -> int:
+        return self.end if self.lagging is None else min(self.end, self.lagging)
 
     @property
     def stable_end(self) -> int:
         """The last stable offset: end of what is read as committed."""
-        return self.end if self.open_from is None else self.open_from
+        end = self.high_watermark
+        return end if self.open_from is None else min(end, self.open_from)
 
     def offset_at(self, timestamp_ms: int, *, isolation: int) -> int:
         """The offset as ListOffsets finds it; -1 for a time after the last batch that this isolation

@@ -404,7 +404,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             room = 0
         elif not error and not log.start <= want.fetch_offset <= log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
-        high_watermark = log.end
+        high_watermark = log.high_watermark
         found: list[bytes] = []
         if not error and room > 0 and not self._is_late(key, request.max_wait_ms):
             if late := self.late_appends.get(key):

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
+from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.provenance import DataProducer, Provenance
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
-from ureplicator_common.model import OwnerEpoch, Partition
+from ureplicator_common.model import GapPolicy, OwnerEpoch, Partition, RouteSettings
 from ureplicator_testkit.control.manual_clock import ManualClock
 from ureplicator_testkit.copier.fenced_fleet import FENCED
 from ureplicator_testkit.copier.ledger_fleet import SteppedOwnership
@@ -42,7 +43,7 @@ class Takeover:
         self.source = MemoryKafka("A", topics, nodes=NODES)
         self.target = MemoryKafka("B", topics, nodes=NODES)
         self.ledger = TransactionLedger(self.target, TransactionProtocol.ADDED)
-        producer = self.ledger.data_producer(DEAD)
+        self.dead = producer = self.ledger.data_producer(DEAD)
         for number in range(MANY):
             for offset in range(COPIED + 1):
                 batch = batches.batch([(1, None, b"t/%d/%d" % (number, offset), ())])
@@ -87,14 +88,16 @@ class Takeover:
             log = self.target.logs["t", number]
             log.taken = [patched(batch, producer_id=producer.id) for batch in log.taken]
 
-    def begin(self, numbers: Iterable[int] = range(MANY)) -> dict[int, int]:
+    def begin(
+        self, numbers: Iterable[int] = range(MANY), *, settings: RouteSettings = FENCED
+    ) -> dict[int, int]:
         """Partitions that have begun, and where."""
         epochs = {Partition(ROUTE, "t", number): OwnerEpoch(2) for number in numbers}
         self.ownership.put(Add(epochs))
         self.clock.advance(1.0)
         self._perform()
         granted = {
-            partition: Grant(epoch, "t", fence=("w1",), settings=FENCED)
+            partition: Grant(epoch, "t", fence=("w1",), settings=settings)
             for partition, epoch in epochs.items()
         }
         self.ownership.put(ProofResponse(self.proof, granted, {}))
@@ -140,6 +143,7 @@ def test_a_thousand_partitions_of_a_dead_owner_take_few_requests(
     ]
     assert takeover.requests == {
         "cluster A: metadata": 1,
+        "cluster A: list offsets": NODES,
         "cluster A: fetch": NODES,
         "cluster B: metadata": 1,
         "cluster B: list offsets": NODES,
@@ -156,6 +160,30 @@ def test_a_producer_that_is_not_fenced_holds_up_only_its_partitions(
     takeover.send_under(f"{DEAD}2", late)
     takeover.ledger.fail_next("fence data", "before")
     assert set(takeover.begin()) == set(range(1, MANY, 2))
+
+
+def test_a_new_leader_of_the_source_is_asked_again_until_it_knows_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    takeover = Takeover(monkeypatch)
+    takeover.source.logs["t", 0].lagging = COPIED
+    assert set(takeover.begin()) == set(range(1, MANY))
+    takeover.source.logs["t", 0].lagging = None
+    assert takeover.begin([0]) == {0: COPIED}
+
+
+def test_the_former_owner_is_fenced_in_a_target_topic_that_was_recreated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its late batches would be appended to the new one."""
+    takeover = Takeover(monkeypatch)
+    takeover.target.create("t", MANY)
+    settings = replace(FENCED, on_gap=GapPolicy.EARLIEST)
+    assert takeover.begin([0], settings=settings) == {0: 0}
+    batch = batches.batch([(1, None, b"late", ())])
+    late = patched(batch, producer_id=takeover.dead.id, producer_epoch=takeover.dead.epoch)
+    error, _ = takeover.target.logs["t", 0].produce(late)
+    assert error == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_producers_that_take_longer_than_the_time_of_a_try(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> SlowCluster:
 
 def place_behind(count: int) -> SourcePlace:
     last = Witness(count - 1, None, b"%d" % (count - 1), ())
-    return SourcePlace(position=0, behind=Behind(count, 0, last=last))
+    return SourcePlace(position=0, behind=Behind(count, 0, last=last), end=COUNT)
 
 
 def test_what_takes_long_is_read_to_its_end(source: SlowCluster) -> None:

@@ -37,7 +37,7 @@ def row(log: BatchLog, found: list[bytes], offset: int) -> Any:
     return rows(
         partition_index=0,
         error_code=0,
-        high_watermark=log.end,
+        high_watermark=log.high_watermark,
         last_stable_offset=log.stable_end,
         log_start_offset=log.start,
         aborted_transactions=[
@@ -50,7 +50,7 @@ def row(log: BatchLog, found: list[bytes], offset: int) -> Any:
 
 
 def find(log: BatchLog, behind: Behind, *, position: int = 0) -> Place:
-    place = SourcePlace(position=position, behind=behind)
+    place = SourcePlace(position=position, behind=behind, end=log.end)
     for _ in range(200):
         if place.place is not None:
             return place.place
@@ -142,6 +142,26 @@ def test_a_source_that_ends_before_what_was_copied(collected: bool) -> None:
     put(log, 0, 1, 2)
     with pytest.raises(Unreadable, match="ends at 3, before what was copied"):
         find(log, copied(0, 1, 2, 3, collected=collected))
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_new_leader_that_does_not_know_yet_what_is_committed(collected: bool) -> None:
+    """Its log seems to end where the first records of what was copied do: the rest would be copied again."""
+    log = BatchLog()
+    put(log, 0, 1, 6, 7, deltas=[0, 1, 6, 7])
+    put(log, 8, 9)
+    log.lagging = 8
+    behind = copied(0, 1, 6, 7, 8, 9, collected=collected)
+    place = SourcePlace(position=0, behind=behind, end=log.end)
+    for _ in range(3):
+        found = log.fetch(place.offset, LIMIT_BYTES)
+        place.add(b"".join(found), row(log, found, place.offset))
+        assert place.place is None
+    log.lagging = None
+    found = log.fetch(place.offset, LIMIT_BYTES)
+    place.add(b"".join(found), row(log, found, place.offset))
+    assert place.place is not None
+    assert place.place.offset == 10
 
 
 def test_a_last_copy_that_compaction_has_taken() -> None:

@@ -24,12 +24,15 @@ SEARCHED = 10_000
 
 
 class SourcePlace:
-    """`offset`: to be fetched next. `place`: the result, once it is known."""
+    """`offset`: to be fetched next. `place`: the result, once it is known. `end`: a high watermark of the
+    log; a leader that shows less does not know yet all that was committed under the one before it (KIP-207).
+    """
 
-    def __init__(self, *, position: int, behind: Behind) -> None:
+    def __init__(self, *, position: int, behind: Behind, end: int) -> None:
         assert behind.count
         self.offset = self._position = position
         self.place: Place | None = None
+        self._end = end
         self._behind = behind
         self._left = behind.count
         self._spans: list[Span] = []
@@ -93,10 +96,10 @@ class SourcePlace:
     def _has_ended(self, row: Any) -> bool:
         """True at the end of the log. Each record that was copied had an offset, so it lies behind so many.
 
-        If it does not, a new leader does not show all yet, or the log was truncated. Raises Unreadable.
+        If it does not, the log was truncated. Raises Unreadable.
         """
         end, least = row.last_stable_offset, self._position + self._behind.count
-        if self.offset < end:
+        if self.offset < end or row.high_watermark < self._end:
             return False
         if end < least:
             reason = f"the log ends at {end:,}, before what was copied, up to {least:,} at least"

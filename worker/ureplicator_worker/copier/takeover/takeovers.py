@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
-from ureplicator_common.kafka.client import READ_COMMITTED, ClusterClient, ClusterView
-from ureplicator_common.kafka.list_offsets import OffsetOrError
+from ureplicator_common.kafka.client import (
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    ClusterClient,
+    ClusterView,
+)
+from ureplicator_common.kafka.list_offsets import OffsetOrError, offsets_at
 from ureplicator_common.kafka.positions import COMMAND_S, PositionStore
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
@@ -142,12 +149,18 @@ class Takeovers:
     def at_source(
         self, wanted: Mapping[TargetPartition, tuple[int, Behind]], view: ClusterView
     ) -> dict[TargetPartition, PlaceOrError]:
-        places = {
-            key: SourcePlace(position=position, behind=behind)
-            for key, (position, behind) in wanted.items()
-        }
-        errors = read_logs(self._source, view, places, isolation=READ_COMMITTED)
-        return {key: place.place or errors[key] for key, place in places.items()}
+        places: dict[TargetPartition, SourcePlace] = {}
+        errors: dict[TargetPartition, OperatingError] = {}
+        latest = dict.fromkeys(wanted, LATEST)
+        for portion in offsets_at(self._source, view, latest, isolation=READ_UNCOMMITTED):
+            for key, end in portion.items():
+                position, behind = wanted[key]
+                if isinstance(end, PartitionUnavailable):
+                    errors[key] = end
+                else:
+                    places[key] = SourcePlace(position=position, behind=behind, end=end)
+        errors |= read_logs(self._source, view, places, isolation=READ_COMMITTED)
+        return {**errors, **{key: place.place for key, place in places.items() if place.place}}
 
     def _tail(
         self, key: TargetPartition, provenance: Provenance, fence: Producer, end: int
@@ -170,12 +183,13 @@ class Takeovers:
 def _by_producer(
     stored: Mapping[TargetPartition, Position], view: ClusterView
 ) -> dict[str, dict[TargetPartition, Provenance]]:
-    """Positions by the name of their producer; none of a former topic of the name, nor without a leader."""
+    """Positions by the name of their producer; none without a leader. A producer of a former topic of the
+    name is fenced in the one that took its place: its late batches would be appended there."""
     named: dict[str, dict[TargetPartition, Provenance]] = {}
     for key, position in stored.items():
         provenance = Provenance.decode(position.metadata)
         if provenance is None or provenance.appends is None or position.offset < 0:
             continue
-        if key in view.leaders and provenance.target_topic == view.topic_ids.get(key[0]):
+        if key in view.leaders:
             named.setdefault(provenance.appends.name, {})[key] = provenance
     return named
