@@ -16,7 +16,7 @@ from ureplicator_worker.copier.behind import Behind, Place, Span
 from ureplicator_worker.copier.takeover import reading
 from ureplicator_worker.copier.takeover.reading import read_logs
 from ureplicator_worker.copier.takeover.source_place import SourcePlace
-from ureplicator_worker.copier.takeover.witness import Witness
+from ureplicator_worker.copier.takeover.witness import witness_of
 
 COUNT = 12
 REQUEST_S = COMMAND_S / 4
@@ -42,7 +42,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> SlowCluster:
 
 
 def place_behind(count: int) -> SourcePlace:
-    last = Witness(count - 1, None, b"%d" % (count - 1), ())
+    last = witness_of(count - 1, None, b"%d" % (count - 1))
     return SourcePlace(position=0, behind=Behind(count, 0, last=last), end=COUNT)
 
 

@@ -13,13 +13,13 @@ from ureplicator_testkit.records.batches import TRANSACTIONAL
 from ureplicator_worker.copier.behind import Behind, Disagreement, Place, Span
 from ureplicator_worker.copier.takeover.reading import Unreadable
 from ureplicator_worker.copier.takeover.source_place import SourcePlace, matching
-from ureplicator_worker.copier.takeover.witness import STAMPED_MS, Placed, Witness
+from ureplicator_worker.copier.takeover.witness import STAMPED_MS, Placed, Witness, witness_of
 
 LIMIT_BYTES = 200
 
 
 def witness(number: int, key: bytes | None = None) -> Witness:
-    return Witness(number, key, b"%d" % number, ())
+    return witness_of(number, key, b"%d" % number)
 
 
 def put(log: BatchLog, *numbers: int, producer: int = -1, deltas: list[int] | None = None) -> None:

@@ -12,12 +12,16 @@ from ureplicator_testkit.records.batches import emptied, patched
 from ureplicator_worker.batches.header import SEQUENCE_MODULUS
 from ureplicator_worker.copier.behind import Behind, TargetLost, Uncountable
 from ureplicator_worker.copier.takeover.target_tail import TargetTail
-from ureplicator_worker.copier.takeover.witness import STAMPED_MS
+from ureplicator_worker.copier.takeover.witness import STAMPED_MS, witness_of
 
 OURS, OTHER = 7, 8
 FENCE = Producer(OURS, 1)
 LIMIT_BYTES = 150
 """A fetch returns a batch or two."""
+
+
+def content(number: int) -> bytes:
+    return witness_of(0, None, b"%d" % number).content
 
 
 def produce(log: BatchLog, count: int, sequence: int, *, producer: int = OURS) -> None:
@@ -73,7 +77,7 @@ def test_records_behind_the_position_are_counted_by_their_sequences(others: int)
     fence(log)
     behind = read(log, tail_of(log, sequence=3, target_end=3))
     assert (behind.count, behind.first, behind.end) == (6, 3, log.end)
-    assert behind.last.value == b"8"
+    assert behind.last.content == content(8)
 
 
 def test_nothing_is_behind_the_position() -> None:
@@ -173,7 +177,7 @@ def test_copies_are_collected_from_the_position_on() -> None:
     fence(log)
     behind = read(log, tail_of(log, sequence=3, target_end=3, collects=True))
     assert behind.copies is not None
-    assert [copy.value for copy in behind.copies] == [b"%d" % n for n in range(3, 9)]
+    assert [copy.content for copy in behind.copies] == [content(n) for n in range(3, 9)]
 
 
 def test_a_target_that_stamps_records_shows_no_time_of_the_source() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import NamedTuple
 
 from ureplicator_worker.batches.header import LOG_APPEND_TIME, Header
@@ -12,18 +13,30 @@ STAMPED_MS = -2
 """Time of a record of a target that stamps the records itself."""
 
 
+DIGEST_BYTES = 16
+
+
 class Witness(NamedTuple):
-    """A record. `time_ms`: STAMPED_MS if the source's is not known."""
+    """A record. `time_ms`: STAMPED_MS if the source's is not known. `key`, and `content` of value and
+    headers, are digests: where copies are compared, there is a witness of each, however large they are."""
 
     time_ms: int
     key: bytes | None
-    value: bytes | None
-    headers: tuple[object, ...]
+    content: bytes
 
     def is_copy_of(self, source: Witness) -> bool:
         return self == source or (
             self.time_ms == STAMPED_MS and self == source._replace(time_ms=STAMPED_MS)
         )
+
+
+def witness_of(
+    time_ms: int, key: bytes | None, value: bytes | None, headers: tuple[object, ...] = ()
+) -> Witness:
+    content = blake2b(repr(headers).encode(), digest_size=DIGEST_BYTES)
+    content.update(b"" if value is None else b"=" + value)
+    digest = None if key is None else blake2b(key, digest_size=DIGEST_BYTES).digest()
+    return Witness(time_ms, digest, content.digest())
 
 
 class Placed(NamedTuple):
@@ -35,7 +48,7 @@ def records_of(batch: bytes | memoryview, *, position: int) -> Iterator[Placed]:
     """Records of a stored batch from `position` on. Raises CorruptBatch."""
     stored = StoredRecords(memoryview(batch), position=position)
     for record, _, _ in stored.read(topic="", partition=0, position=position):
-        witness = Witness(record.timestamp_ms, record.key, record.value, tuple(record.headers))
+        witness = witness_of(record.timestamp_ms, record.key, record.value, tuple(record.headers))
         yield Placed(record.offset, witness)
 
 
