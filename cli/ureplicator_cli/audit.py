@@ -103,7 +103,7 @@ def audit(
         raise click.UsageError("--offset-map needs all records: leave --resume out")
     settings = _settings(config, overrides)
     route = _route(settings, route_name)
-    bounds = _bound(first, "--from"), _bound(end, "--to")
+    bounds = _bounds(first, end)
     copied = _copied_as(settings, route, topic)
     if offset_map and not copied.settings.offset_map:
         _fail(f"--offset-map: the route {route.route} has no map: set offset_map: true for it")
@@ -168,6 +168,16 @@ def _copied_as(settings: Settings, route: RouteConfig, topic: str) -> CopiedAs:
         return copied_as(settings, route, topic)
     except OperatingError as error:
         _fail(f"the settings of route {route.route} cannot be read in ZooKeeper: {error}")
+
+
+def _bounds(first: str, end: str) -> tuple[Bound | None, Bound | None]:
+    """Begin and end; an offset and a time are not compared."""
+    bounds = begin, until = _bound(first, "--from"), _bound(end, "--to")
+    if begin is not None and until is not None:
+        alike = (begin.offset < 0) is (until.offset < 0)
+        if alike and (begin.offset, begin.timestamp_ms) >= (until.offset, until.timestamp_ms):
+            raise click.UsageError(f"--from: {first} is not before --to {end}")
+    return bounds
 
 
 def _bound(text: str, option: str) -> Bound | None:

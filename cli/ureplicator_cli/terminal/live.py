@@ -37,7 +37,8 @@ Show = Callable[[Shown], None]
 
 
 def watch(url: str, *, interval_s: float, count: int, whole: bool) -> None:
-    """Show pictures until Ctrl-C, or until there were `count` of them (0: without end)."""
+    """Show pictures until Ctrl-C, or until there were `count` of them (0: without end): then the exit code is
+    1 if the last one could not be read."""
     client = RestClient(url, timeout_s=TIMEOUT_S)
     console = Console()
     with suppress(KeyboardInterrupt), _display(console, whole=whole) as show:
@@ -46,6 +47,8 @@ def watch(url: str, *, interval_s: float, count: int, whole: bool) -> None:
             show(shown)
             if number != count:
                 time.sleep(interval_s)
+            elif shown.failure:
+                raise SystemExit(1)
 
 
 def pictures(

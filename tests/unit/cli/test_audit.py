@@ -19,6 +19,8 @@ from ureplicator_worker.auditor.recording import CopiedAs
         (["--rate", "fast"], "'fast' is not a rate"),
         (["--rate", "0"], "'0' is not a rate"),
         (["--from", "yesterday"], "neither an offset nor a time"),
+        (["--from", "30", "--to", "20"], "--from: 30 is not before --to 20"),
+        (["--from", "2026-01-31", "--to", "2026-01-30"], "is not before --to 2026-01-30"),
         (["--route", "b.a"], "there is no route b.a: the configuration has a.b"),
         (["--route", "x"], "there is no route x"),
         (["--set", "worker.slots=0"], "worker.slots"),

@@ -62,6 +62,7 @@ class AuditService:
 
     def plan(self, config: RouteConfig, topic: str, wanted: AuditBody) -> Ranges:
         """Ranges to compare, without those that are empty."""
+        wanted.require_order()
         key = TopicKey(config.route, topic)
         intent = self._auditable(config, key)
         numbers = _numbers(key, intent, wanted)

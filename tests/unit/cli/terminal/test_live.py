@@ -89,7 +89,7 @@ def test_last_picture_stays_with_its_age(failing: RestFixture, url: str) -> None
 
 def test_away_from_the_beginning() -> None:
     result = run("top", "--count", "1", "--url", "http://127.0.0.1:1")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "no picture yet: cannot reach a controller" in result.stdout
 
 

@@ -11,6 +11,7 @@ from ureplicator_controller.api.http import times
 from ureplicator_controller.api.http.models.limits import BytesPerSecond
 from ureplicator_controller.api.http.models.requests import Number, OptionalBody, RouteQuery
 from ureplicator_controller.api.http.models.responses import ResponseModel
+from ureplicator_controller.api.http.problems import bad_request
 
 _BOUND = rf"^([0-9]{{1,18}}|{times.TIME})$"
 _BOUND_TITLE = "an offset or a time"
@@ -31,6 +32,10 @@ Bound = Annotated[
     BeforeValidator(_as_text, json_schema_input_type=int | Annotated[str, Field(pattern=_BOUND)]),
     AfterValidator(_is_bound),
 ]
+
+
+def _place(bound: str) -> int:
+    return int(bound) if bound.isdecimal() else times.milliseconds(bound)
 
 
 class AuditQuery(RouteQuery):
@@ -62,6 +67,18 @@ class AuditBody(OptionalBody):
         title="a byte limit",
         description="most that is read from each cluster; default: the auditor's `bytes_per_s`",
     )
+
+    def require_order(self) -> None:
+        """Raises Problem if the end is not behind the beginning. An offset and a time are not compared."""
+        if self.start is None or self.to is None:
+            return
+        alike = self.start.isdecimal() is self.to.isdecimal()
+        if alike and _place(self.start) >= _place(self.to):
+            raise bad_request(
+                f"{self.start} is not before {self.to}",
+                field="from",
+                hint="the end is exclusive: give a later one, or none for all up to the position",
+            )
 
 
 class RequestedRange(ResponseModel):
