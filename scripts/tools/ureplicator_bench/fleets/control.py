@@ -126,13 +126,11 @@ def settled(*, partitions: int, workers: int) -> Snapshot:
         assigned[owner][partition] = AssignmentEntry(EPOCH)
         entry = IdealEntry(owner, EPOCH, 0, "new topic", {owner: sessions[owner]})
         ideal.setdefault(partition.key, {})[partition.number] = entry
-    intent = TopicIntent(
-        PER_TOPIC, PER_TOPIC, had_position=frozenset(range(PER_TOPIC)), target_topic="orders"
-    )
+    had_position = frozenset(range(PER_TOPIC))
     return Snapshot(
         fleet="bench",
         epoch=1,
-        topics={key: _stored(intent) for key in ideal},
+        topics={key: _stored(_intent(key, had_position)) for key in ideal},
         ideal={key: _stored(IdealTopic(entries)) for key, entries in ideal.items()},
         assignments={worker: _stored(Assignment(entries)) for worker, entries in assigned.items()},
         current={
@@ -145,6 +143,10 @@ def settled(*, partitions: int, workers: int) -> Snapshot:
         present_since=dict.fromkeys(names, 0.0),
         delays=Delays(rebalance_s=0.0, join_s=0.0),
     )
+
+
+def _intent(key: TopicKey, had_position: frozenset[int] = frozenset()) -> TopicIntent:
+    return TopicIntent(PER_TOPIC, PER_TOPIC, had_position=had_position, target_topic=key.topic)
 
 
 def _owners(partitions: int, names: list[WorkerId]) -> Iterator[tuple[Partition, WorkerId]]:
@@ -246,10 +248,9 @@ def _leads(leader: ManualController[ZooKeeperCoordination]) -> bool:
 def _fill(client: ZooKeeperCoordination, *, partitions: int, workers: int) -> None:
     client.ensure(f"{PATHS.topics}/{ROUTE}")
     live = encode_live_worker(LiveWorker(SLOTS))
-    intent = encode_intent(TopicIntent(PER_TOPIC, PER_TOPIC, target_topic="orders"))
     keys = (TopicKey(ROUTE, f"topic-{number:06d}") for number in range(partitions // PER_TOPIC))
     names = (WorkerId(f"worker-{number:04d}") for number in range(workers))
-    made: list[Operation] = [Create(PATHS.topic(key), intent) for key in keys]
+    made: list[Operation] = [Create(PATHS.topic(key), encode_intent(_intent(key))) for key in keys]
     made += [Create(PATHS.worker_live(name), live, ephemeral=True) for name in names]
     for begin in range(0, len(made), 100):
         client.transact(made[begin : begin + 100])

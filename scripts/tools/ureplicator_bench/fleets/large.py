@@ -120,25 +120,24 @@ class _Fleet:
         for path in PATHS.skeleton:
             self._client.ensure(path)
         self._client.ensure(f"{PATHS.topics}/{AWAY}")
-        count = self._size.per_topic
-        data = encode_intent(
-            TopicIntent(
-                count,
-                count,
-                had_position=frozenset(range(count)),
-                source_topic_id="4TfjGyTUQoCXPcEUYmZAUA",
-                target_topic_id="x9KQ0gXLQBCZkvuVpW5y3g",
-                whole=True,
-                target_topic="orders",
-            )
-        )
-        made = [
-            Create(PATHS.topic(TopicKey(AWAY, f"topic-{number:06d}")), data)
-            for number in range(self._size.topics)
-        ]
+        keys = (TopicKey(AWAY, f"topic-{number:06d}") for number in range(self._size.topics))
+        made = [Create(PATHS.topic(key), self._intent(key)) for key in keys]
         for begin in range(0, len(made), 100):
             self._client.transact(made[begin : begin + 100])
         self._workers.wait_for_line("all workers are live", PLACE_S)
+
+    def _intent(self, key: TopicKey) -> bytes:
+        count = self._size.per_topic
+        intent = TopicIntent(
+            count,
+            count,
+            had_position=frozenset(range(count)),
+            source_topic_id="4TfjGyTUQoCXPcEUYmZAUA",
+            target_topic_id="x9KQ0gXLQBCZkvuVpW5y3g",
+            whole=True,
+            target_topic=key.topic,
+        )
+        return encode_intent(intent)
 
     def start_controller(self, id: str) -> None:
         claim = claim_port()

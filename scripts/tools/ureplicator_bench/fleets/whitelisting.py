@@ -151,8 +151,13 @@ class _Watcher:
 
     def intend(self, topics: list[str]) -> None:
         self._coordination.ensure(f"{self._paths.topics}/{ROUTE}")
-        data = encode_intent(TopicIntent(1, 1, target_topic="orders"))
-        writes = [Create(self._paths.topic(TopicKey(ROUTE, topic)), data) for topic in topics]
+        writes = [
+            Create(
+                self._paths.topic(TopicKey(ROUTE, topic)),
+                encode_intent(TopicIntent(1, 1, target_topic=topic)),
+            )
+            for topic in topics
+        ]
         for begin in range(0, len(writes), 100):
             self._coordination.transact(writes[begin : begin + 100])
 
