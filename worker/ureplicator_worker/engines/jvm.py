@@ -181,10 +181,12 @@ class Driver:
         SparkContext._active_spark_context = None  # noqa: SLF001
 
     def _stop(self) -> None:
-        """Stop the context, which may hang with the JVM."""
-        with contextlib.suppress(Exception):  # the JVM is killed next
-            self.context.stop()
-            self.gateway.shutdown()
+        """Stop the context, which may hang with the JVM, and the threads of both, which pyspark leaves where
+        the JVM ends meanwhile."""
+        accumulators: Any = self.context._accumulatorServer  # noqa: SLF001
+        for step in (self.context.stop, self.gateway.shutdown, accumulators.shutdown):
+            with contextlib.suppress(Exception):  # the JVM is killed next
+                step()
 
     def kill(self) -> None:
         self.process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import socket
+import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -205,7 +206,16 @@ class HangingJvm:
     stdin = None
 
     def __init__(self) -> None:
-        self.killed = threading.Event()
+        self.killed, self.gateway_ended = threading.Event(), threading.Event()
+        self._accumulatorServer = socketserver.TCPServer(
+            ("127.0.0.1", 0), socketserver.BaseRequestHandler
+        )
+        self.accumulating = threading.Thread(target=self._accumulatorServer.serve_forever)
+        self.accumulating.start()
+
+    def shutdown(self) -> None:
+        """Stop as the gateway does."""
+        self.gateway_ended.set()
 
     def poll(self) -> int | None:
         return -9 if self.killed.is_set() else None
@@ -228,10 +238,14 @@ class HangingJvm:
 def test_after_a_jvm_that_hung_another_driver_may_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """pyspark keeps a context in its class, unless its end succeeds."""
+    """pyspark keeps a context in its class, and its threads, unless its end succeeds."""
     hanging: Any = HangingJvm()
     monkeypatch.setattr(jvm, "STOP_TIMEOUT_S", 0.01)
     monkeypatch.setattr(SparkContext, "_active_spark_context", hanging)
-    driver = jvm.Driver(hanging, gateway=SimpleNamespace(proc=hanging))
-    driver.stop()
+    gateway = SimpleNamespace(proc=hanging, shutdown=hanging.shutdown)
+    jvm.Driver(hanging, gateway).stop()
     assert SparkContext._active_spark_context is None
+    hanging.accumulating.join(60)
+    hanging._accumulatorServer.server_close()
+    assert not hanging.accumulating.is_alive()
+    assert hanging.gateway_ended.is_set()
