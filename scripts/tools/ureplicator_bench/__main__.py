@@ -24,7 +24,7 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import floors, memory, merge, page_cache, rows, throughput
+from ureplicator_bench import memory, merge, page_cache, rows, throughput
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
@@ -187,7 +187,8 @@ def _count_option(
     "--rows",
     "only_rows",
     is_flag=True,
-    help="Sizes, codecs and counts of partitions in both delivery modes of both instead; 40 minutes.",
+    help="Sizes, codecs and counts of partitions in both delivery modes of both instead; 40 minutes; "
+    "twice in 20 with --mm2 none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
 def main(
@@ -244,7 +245,7 @@ def main(
         if idle_count is not None:
             good, figures = _printed("idle", idle.figures(idle_count, progress=_print_progress))
         elif only_rows:
-            good, figures = _rows(deadline)
+            good, figures = _rows(deadline, beside_mm2=mm2 != "none")
         elif any(counts.values()):
             good, figures = _counted(next(kind for kind, count in counts.items() if count), counts)
         elif any(flags.values()):
@@ -307,36 +308,28 @@ def _contenders(wanted: BenchOptions, servers: Servers, more: ExitStack) -> Iter
         yield MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned")
 
 
-def _rows(deadline_s: float) -> tuple[bool, dict[str, Any]]:
-    """Each contender is warmed up alike; then it copies each row once.
-
-    Before, the floor is measured for nothing: the first copy of a kind of topic is slow for everyone.
-    """
+def _rows(deadline_s: float, *, beside_mm2: bool) -> tuple[bool, dict[str, Any]]:
+    """Each contender is warmed up alike; then it copies each row once, or twice without MirrorMaker 2."""
     found = []
     with _folder(), running(FOLDER) as servers:
         contenders: list[Contender] = [
-            *(Ours(servers, FOLDER, delivery=delivery) for delivery in Delivery),
-            *(MirrorMaker(servers, FOLDER, tuned=True, once=once) for once in (False, True)),
+            Ours(servers, FOLDER, delivery=delivery) for delivery in Delivery
         ]
+        if beside_mm2:
+            contenders += (
+                MirrorMaker(servers, FOLDER, tuned=True, once=once) for once in (False, True)
+            )
         copying = Copying(servers, deadline_s, _print_progress)
         warm = PROFILES["1k"]
         with copying.filled(warm) as topic:
             copying.warm_up(contenders, topic, warm)
         for number, profile in enumerate(rows.profiles()):
+            order = contenders if number % 2 == 0 else contenders[::-1]
             page_cache.fill(FOLDER)
-            with copying.filled(profile) as topic:
-                is_large = profile.batch_records > 1
-                if is_large:
-                    floors.measure(servers, topic, profile)
-                order = contenders if number % 2 == 0 else contenders[::-1]
-                results = {
-                    contender.name: copying.copy(contender, topic, profile) for contender in order
-                }
-                floor = floors.measure(servers, topic, profile) if is_large else None
-            in_order = {contender.name: results[contender.name] for contender in contenders}
-            row = rows.Row(profile, in_order, floor)
-            _print_progress(rows.summary(row))
-            found.append(row)
+            found.append(
+                rows.copied(copying, profile, order if beside_mm2 else [*order, *order[::-1]])
+            )
+            _print_progress(rows.summary(found[-1]))
     for line in rows.markdown(found):
         click.echo(line)
     good = all(result.finished for row in found for result in row.results.values())

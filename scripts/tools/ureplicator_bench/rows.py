@@ -6,9 +6,12 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ureplicator_bench import floors
+from ureplicator_bench.contenders import Contender
+from ureplicator_bench.copying import Copying
 from ureplicator_bench.floors import Floor
 from ureplicator_bench.load import Profile
-from ureplicator_bench.throughput import Throughput
+from ureplicator_bench.throughput import Throughput, combined
 
 SIZES = (
     Profile("100 B", 6_000_000, 100),
@@ -41,6 +44,22 @@ def profiles() -> Iterator[Profile]:
         name = f"{base.name}, partitions: {partitions}, batches of 16 KB"
         yield replace(base, name=name, partitions=partitions, batch_bytes=DEFAULT_BATCH_BYTES)
     yield SINGLE
+
+
+def copied(copying: Copying, profile: Profile, order: Sequence[Contender]) -> Row:
+    """One kind of topic, copied by each contender in this order; one that stands there twice copies twice.
+
+    Before, the floor is measured for nothing: the first copy of a kind of topic is slow for everyone.
+    """
+    is_large = profile.batch_records > 1
+    copies: dict[str, list[Throughput]] = {contender.name: [] for contender in order}
+    with copying.filled(profile) as topic:
+        if is_large:
+            floors.measure(copying.servers, topic, profile)
+        for contender in order:
+            copies[contender.name].append(copying.copy(contender, topic, profile))
+        floor = floors.measure(copying.servers, topic, profile) if is_large else None
+    return Row(profile, {name: combined(measured) for name, measured in copies.items()}, floor)
 
 
 def summary(row: Row) -> str:
