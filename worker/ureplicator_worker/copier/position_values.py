@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,8 +46,9 @@ class StartPosition:
     what is lost, where the operator's policy goes on; `gap_offset`: the stored position then.
     `target_end`: the target's log held everything before this offset; -1 unknown. `mapped`: see
     `Provenance`, of the position where copying begins; `map_chunks`, `markers`: of the stored one.
-    `appends`: producer of exactly once without transactions; `producer_kept_s`: time for which brokers
-    surely know it; `counted`: what its predecessor copied behind the stored position.
+    `appends`: producer of exactly once without transactions, given `at_s` of the monotonic clock;
+    `producer_kept_s`: time for which brokers surely know it; `counted`: what its predecessor copied behind
+    the stored position.
     """
 
     position: int
@@ -62,6 +64,7 @@ class StartPosition:
     map_chunks: int = 0
     markers: int = 0
     appends: DataProducer | None = None
+    at_s: float = -math.inf
     producer_kept_s: float = PRODUCER_KEPT_S
     counted: Counted | None = None
 

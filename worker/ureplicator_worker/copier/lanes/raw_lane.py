@@ -122,7 +122,7 @@ class RawLane:
         self._topics.change()
         if raw.send.fenced:
             self._target.producer_kept_s = beginning.producer_kept_s
-            self._target.confirmations.mark(raw.send)
+            self._target.confirmations.begin(raw.send, beginning.at_s, now_s=self._now_s)
         else:
             self._target.need_producer(raw.send)
         if isinstance(raw, RecordPartition):

@@ -73,12 +73,19 @@ class DataProducers:
         with cluster_errors_named("target"):
             producers = self.assign(keys, now_s)
         return {
-            part: replace(event, beginning=self._beginning(event, producers.get(part)))
+            part: replace(event, beginning=self._beginning(event, producers.get(part), now_s))
             for part, event in begun.items()
         }
 
-    def _beginning(self, event: Begun, producer: DataProducer | None) -> StartPosition:
-        return replace(event.beginning, appends=producer, producer_kept_s=self._target.kept_s)
+    def _beginning(
+        self, event: Begun, producer: DataProducer | None, now_s: float
+    ) -> StartPosition:
+        return replace(
+            event.beginning,
+            appends=producer,
+            at_s=now_s,
+            producer_kept_s=self._target.kept_s,
+        )
 
     def assign(
         self, partitions: Mapping[Partition, TargetPartition], now_s: float

@@ -23,6 +23,9 @@ from ureplicator_worker.copier.raw.partition import SendSide
 AHEAD = 1 << 24
 """Most records that are sent behind a position that is surely stored."""
 
+FRESH_S = 60.0
+"""Pause between the name of a producer and its first use after which the name is committed once more."""
+
 
 class Confirmations:
     def __init__(
@@ -59,7 +62,7 @@ class Confirmations:
             send.confirms_again = True
             return
         send.confirming = True
-        self.mark(send)
+        self._mark(send)
         self._post(ConfirmationNeeded(send.partition))
 
     def confirmed(self, send: SendSide) -> None:
@@ -69,7 +72,15 @@ class Confirmations:
             send.confirms_again = False
             self.need(send)
 
-    def mark(self, send: SendSide) -> None:
+    def begin(self, send: SendSide, given_s: float, *, now_s: float) -> None:
+        """The producer was given then, and named in the position since. A process that has slept for long
+        in between may have opened its connections behind it."""
+        if now_s - given_s > FRESH_S:
+            self.need(send)
+        else:
+            self._mark(send)
+
+    def _mark(self, send: SendSide) -> None:
         """Have the connections that are open now used as soon as the owner is confirmed. What is acknowledged
         now is stored then."""
         send.stored_sequence = send.window.acknowledged_sequence
