@@ -17,7 +17,7 @@ K0, K1 = ("t", 0), ("t", 1)
 
 
 def begin_after(line: Line, pause_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The producer was named so long ago; the loop has opened a connection since, and commits are held back."""
+    """The producer was named so long ago, a connection opened since; commits are held back."""
     begun = line.ownership.begun
     given_s = line.now_s
 
