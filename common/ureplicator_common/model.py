@@ -367,7 +367,8 @@ class RouteSettings(Content):
     """`routes/<route>`: published by the leader, so that all workers run on the same settings.
 
     `start` is `earliest`, `latest` or a timestamp in milliseconds, as text. `replication_factor`: of the
-    topic of the offset map, which a copier creates.
+    topic of the offset map, which a copier creates. `same_offsets`: regular expression for whole names of
+    source topics whose records have the same offsets at the target.
     """
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
@@ -382,6 +383,7 @@ class RouteSettings(Content):
     rename: Mapping[str, str] = field(default_factory=dict)
     handlers: tuple[HandlerSettings, ...] = ()
     sql: tuple[SqlSettings, ...] = ()
+    same_offsets: str = ""
     workers: WorkerSelection = WorkerSelection()
     configured: bool = True
     """False: the leader's configuration does not have the route, and nothing of it is copied."""
@@ -400,6 +402,10 @@ class RouteSettings(Content):
     def is_fenced(self, topic: str) -> bool:
         """Exactly once without transactions: the producers of former owners are fenced."""
         return self.delivery is Delivery.EXACTLY_ONCE and self.transform(topic) is None
+
+    def has_same_offsets(self, topic: str) -> bool:
+        """Records of the topic keep their offsets, which needs exactly once without transactions."""
+        return self.is_fenced(topic) and re.fullmatch(self.same_offsets, topic) is not None
 
     def lane(self, topic: str) -> LaneKind:
         transform = self.transform(topic)

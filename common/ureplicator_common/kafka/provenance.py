@@ -23,7 +23,7 @@ from ureplicator_common.kafka import topic_id_text, topic_id_uuid
 FORMAT = 1
 UNKNOWN_END = -1
 NOT_MAPPED = -1
-LATER = ("target_end", "mapped", "map_chunks", "markers", "appends")
+LATER = ("target_end", "mapped", "map_chunks", "markers", "appends", "same")
 """Fields that the former form did not have."""
 _ID_LENGTH = 22
 """Characters of a topic id in Kafka's notation."""
@@ -43,13 +43,28 @@ class DataProducer(NamedTuple):
     sequence: int = 0
 
 
+class SameOffsets(NamedTuple):
+    """Offsets of a partition whose records shall have those of the source.
+
+    From the source offset `since` on an offset of the target is that of the source plus `shift`, for the
+    reason `why` if they differ. `filling`: the target's log holds nothing but fillers yet, and is to begin at
+    this offset; -1: it holds records, or may.
+    """
+
+    since: int
+    shift: int = 0
+    why: str = ""
+    filling: int = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """`target_end`: next offset of the target's log after the last batch that was acknowledged before
     the commit; -1 unknown. `mapped`: target offset of the newest segment of the offset map at the commit; -1:
     committed without the map. `map_chunks`: chunks of the partition in the map's topic. `markers`: control
     records that follow at `target_end`, since the last batch was sent in a transaction that is committed.
-    `appends`: the producer of exactly once without transactions; None where nothing may follow under one."""
+    `appends`: the producer of exactly once without transactions; None where nothing may follow under one.
+    `same`: None for a topic without equal offsets."""
 
     source_cluster: str
     source_topic: str
@@ -62,6 +77,7 @@ class Provenance:
     map_chunks: int = 0
     markers: int = 0
     appends: DataProducer | None = None
+    same: SameOffsets | None = None
 
     def encode(self) -> str:
         fields: list[object] = [
@@ -77,8 +93,10 @@ class Provenance:
             self.map_chunks,
             self.markers,
         ]
-        if self.appends is not None:
+        if self.appends is not None or self.same is not None:
             fields.append(self.appends)
+        if self.same is not None:
+            fields.append(self.same)
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -96,10 +114,14 @@ def _of_array(raw: Sequence[Any]) -> Provenance:
     form, cluster, source, target, worker, slot, epoch, end, *rest = raw
     if form != FORMAT:
         raise ValueError(f"metadata of format {form}")
-    mapped, chunks, markers, appends = (*rest, *(NOT_MAPPED, 0, 0, None)[len(rest) :])[:4]
+    defaults = (NOT_MAPPED, 0, 0, None, None)
+    mapped, chunks, markers, appends, same = (*rest, *defaults[len(rest) :])[:5]
     ids = _long(source), _long(target)
     producer = None if appends is None else DataProducer(*appends[: len(DataProducer._fields)])
-    return Provenance(cluster, *ids, worker, slot, epoch, end, mapped, chunks, markers, producer)
+    offsets = None if same is None else SameOffsets(*same[: len(SameOffsets._fields)])
+    return Provenance(
+        cluster, *ids, worker, slot, epoch, end, mapped, chunks, markers, producer, offsets
+    )
 
 
 def _of_names(raw: Mapping[str, Any]) -> Provenance:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ureplicator_common.kafka.provenance import DataProducer, Provenance
+from ureplicator_common.kafka.provenance import DataProducer, Provenance, SameOffsets
 from ureplicator_testkit.json_values import json_values
 
 TEXT = st.text(max_size=20)
@@ -65,8 +65,15 @@ def test_the_former_form_is_read() -> None:
     assert found.target_end == -1
 
 
+@pytest.mark.parametrize("appends", [None, DataProducer("w.0.run", 7, 0, 5)])
+def test_equal_offsets(appends: DataProducer | None) -> None:
+    same = SameOffsets(since=2_000_000_000, shift=1, why="a fence", filling=7)
+    written = replace(WRITTEN, appends=appends, same=same)
+    assert Provenance.decode(written.encode()) == written
+
+
 def test_a_field_of_a_later_version_is_ignored() -> None:
-    written = replace(WRITTEN, appends=DataProducer("w.0.run", 7, 0, 5))
+    written = replace(WRITTEN, appends=DataProducer("w.0.run", 7, 0, 5), same=SameOffsets(since=3))
     later = [*json.loads(written.encode()), "more"]
     assert Provenance.decode(json.dumps(later)) == written
 

@@ -213,7 +213,11 @@ class ProofResponse:
 
 
 class PartitionReport(NamedTuple):
-    """State and counters of one partition since this copier started it; -1: not known yet."""
+    """State and counters of one partition since this copier started it; -1: not known yet.
+
+    `shift`: offsets of the target less those of the source, from the source offset `shift_since` on, for this
+    reason; -1: the topic's offsets need not be the same.
+    """
 
     state: PartitionState
     reason: str = ""
@@ -225,6 +229,9 @@ class PartitionReport(NamedTuple):
     skipped: int = 0
     gaps: int = 0
     gap_offsets: int = 0
+    shift: int = 0
+    shift_since: int = -1
+    shift_reason: str = ""
 
 
 class HandlerReport(NamedTuple):
