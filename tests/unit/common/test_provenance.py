@@ -94,7 +94,8 @@ def test_no_text_is_more_than_the_metadata_of_another(text: str) -> None:
 
 def test_fields_of_a_later_version_are_passed_over_also_in_a_producer() -> None:
     """A position that is not understood is taken for one set by hand, behind which nothing is counted."""
-    written = replace(WRITTEN, appends=DataProducer("w.0.run", 7, 0, 5))
+    written = replace(WRITTEN, appends=DataProducer("w.0.run", 7, 0, 5), same=SameOffsets(since=3))
     fields = json.loads(written.encode())
     fields[-1].append("later")
+    fields[-2].append("later")
     assert Provenance.decode(json.dumps([*fields, "later"])) == written
