@@ -87,16 +87,27 @@ def split(view: memoryview, offsets: SourceOffsets) -> list[Built]:
 
     A batch of one record comes back alone. Raises CorruptBatch.
     """
+    records = Header(view, 0).records
+    return parts(view, offsets, sorted({0, (records + 1) // 2, records}))
+
+
+def split_at_holes(view: memoryview, offsets: SourceOffsets) -> list[Built]:
+    """Batches without holes, of one that was built. Raises CorruptBatch."""
+    return parts(view, offsets, [*(index for index, _ in offsets.runs), Header(view, 0).records])
+
+
+def parts(view: memoryview, offsets: SourceOffsets, cuts: Sequence[int]) -> list[Built]:
+    """The records between each two of the cuts, from the first record to the last, as batches of their own.
+    Raises CorruptBatch."""
     header = Header(view, 0)
     data = bytes(decompress(header.codec, view[HEADER_BYTES:], limit_bytes=MAX_DECODED_BYTES))
-    middle = (header.records + 1) // 2
-    halves = []
-    for start, stop in pairwise(sorted({0, middle, header.records})):
+    at, found = 0, []
+    for start, stop in pairwise(cuts):
         records = Records()
-        records.splice(data, 0, header.records, 0, header.base_timestamp_ms, None, start, stop)
+        at = records.splice(data, at, stop - start, 0, header.base_timestamp_ms, None, start)
         built = records.build(codec=header.codec)
         if built is None or built.records != stop - start:
             raise CorruptBatch("fewer records than the header promises")
         built.offsets = offsets.part(start, stop)
-        halves.append(built)
-    return halves
+        found.append(built)
+    return found

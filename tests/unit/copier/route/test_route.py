@@ -12,7 +12,7 @@ from ureplicator_worker.copier.gaps import SKIPPED_TOGETHER_S
 from ureplicator_worker.copier.messages import NewProducer
 from ureplicator_worker.copier.net import line_rate
 from ureplicator_worker.copier.raw import source as raw_source
-from ureplicator_worker.copier.raw import target as raw_target
+from ureplicator_worker.copier.raw import produce_rules
 from ureplicator_worker.lifeline.messages import Failed, GapPassed, Released
 
 K0, K1 = ("t", 0), ("t", 1)
@@ -446,7 +446,7 @@ def test_partitions_take_turns_in_full_requests(
     make: MakeLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five requests at once hold fewer batches than there are partitions."""
-    monkeypatch.setattr(raw_target, "REQUEST_BYTES", 20_000)
+    monkeypatch.setattr(produce_rules, "REQUEST_BYTES", 20_000)
     monkeypatch.setattr(line_rate, "FIRST_BYTES", 16 << 20)
     monkeypatch.setattr(raw_source, "LIVE_RESPONSE_BYTES", 16 << 20)
     line = make(12)

@@ -8,7 +8,7 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import Partition, PartitionState
 from ureplicator_testkit.copier.line import Line, MakeLine, failure, fill, values
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.target import MAX_IN_FLIGHT_REQUESTS
+from ureplicator_worker.copier.raw.produce_rules import MAX_IN_FLIGHT_REQUESTS
 from ureplicator_worker.wire import produce_api
 from ureplicator_worker.wire.fetch_api import API_KEY, LEADERS, NAMES
 

@@ -19,6 +19,8 @@ The rules, and why:
   duplicate. Fetched again it might have other boundaries, and would not be recognised.
 * Sequences are assigned when a batch is first sent, so that waiting batches can be stamped again at no
   cost when a broker has lost our producer's state and a new producer id is needed (`restart`).
+* Where offsets are to be the same (`fills`), each source offset without a record takes one at the target: a
+  *gap* waits in the queue like a batch, without bytes, and nothing is in flight beside it (`gap_filling`).
 * After a batch was refused permanently and taken out, those behind it were refused too (their sequences
   do not follow): they are renumbered from its sequence. But brokers check a batch before they look for its
   duplicate. If the outcome of a former try is unknown (`may_be_there`), the next batch under its sequence
@@ -50,6 +52,8 @@ MAX_IN_FLIGHT_NEW_PRODUCER = 1
 MAX_IN_FLIGHT_BATCHES = 5
 UNKNOWN_OFFSET = -1
 NEVER_MS = -(1 << 63)
+ALWAYS_MS = 1 << 62
+"""Time of what brokers stamp themselves: they keep a producer from then on."""
 
 
 class Batch:
@@ -109,6 +113,28 @@ class Batch:
         self.target_base = UNKNOWN_OFFSET
         self.refusal: Produced | None = None
 
+    @classmethod
+    def gap(cls, first_offset: int, next_offset: int, leader_epoch: int) -> Batch:
+        """Source offsets without a record."""
+        return cls(
+            memoryview(b""),
+            lease=None,
+            first_offset=first_offset,
+            next_offset=next_offset,
+            leader_epoch=leader_epoch,
+            records=0,
+            max_timestamp_ms=ALWAYS_MS,
+        )
+
+    @property
+    def is_gap(self) -> bool:
+        return not self.records
+
+    @property
+    def is_filler(self) -> bool:
+        """Records before the first that is copied: the position does not move over them."""
+        return self.next_offset == self.first_offset
+
     def source_offsets(self) -> SourceOffsets:
         return self.offsets or SourceOffsets.from_(self.first_offset)
 
@@ -135,11 +161,17 @@ class SendWindow:
     committed transactions, that follow at `target_end`. `merged_bytes`: limit for batches that are merged;
     lower where the target refused one as too large. `far_bytes`: the same where the broker that they are
     sent to is far away, else 0. `proven`: the target has acknowledged something. `limit`: most batches in
-    flight."""
+    flight. `fills`: source offsets without a record are filled; then each batch has no holes."""
 
     def __init__(
-        self, *, position: int, leader_epoch: int, target_end: int = UNKNOWN_OFFSET
+        self,
+        *,
+        position: int,
+        leader_epoch: int,
+        target_end: int = UNKNOWN_OFFSET,
+        fills: bool = False,
     ) -> None:
+        self.fills = fills
         self.position = position
         self.leader_epoch = leader_epoch
         self.target_end = target_end
@@ -176,16 +208,77 @@ class SendWindow:
         return len(self._in_flight)
 
     def push(self, batch: Batch) -> None:
+        if not self.fills:
+            self._append(batch)
+            return
+        after, batch.next_offset = batch.next_offset, batch.first_offset + batch.records
+        self._leave(batch.first_offset, batch.leader_epoch)
+        self._append(batch)
+        self._leave(after, batch.leader_epoch)
+
+    def _append(self, batch: Batch) -> None:
         self._queue.append(batch)
         self.queued_bytes += len(batch.view)
 
+    def _leave(self, next_offset: int, leader_epoch: int) -> None:
+        """Queue the gap up to an offset, if there is one."""
+        last = self._last
+        if last is not None and last.is_gap and self._queue:
+            last.next_offset, last.leader_epoch = max(last.next_offset, next_offset), leader_epoch
+            return
+        end = self.position if last is None else last.next_offset
+        if next_offset > end:
+            self._queue.append(Batch.gap(end, next_offset, leader_epoch))
+
+    @property
+    def _last(self) -> Batch | None:
+        if self._queue:
+            return self._queue[-1]
+        return self._in_flight[-1] if self._in_flight else None
+
     def pass_over(self, next_offset: int, leader_epoch: int) -> None:
         """Source offsets up to here hold nothing to send."""
-        last = self._queue[-1] if self._queue else self._in_flight[-1] if self._in_flight else None
-        if last is None:
+        last = self._last
+        if self.fills:
+            self._leave(next_offset, leader_epoch)
+        elif last is None:
             self.position, self.leader_epoch = next_offset, leader_epoch
         else:
             last.next_offset, last.leader_epoch = next_offset, leader_epoch
+
+    @property
+    def due_gap(self) -> Batch | None:
+        """The gap that is to be filled before anything else is sent."""
+        head = self.head
+        return head if head is not None and head.is_gap and not self._in_flight else None
+
+    def missing_before(self, gap: Batch) -> int:
+        """Offsets that the target's log is short of those of the source behind a gap."""
+        return max(0, gap.next_offset - self.target_end)
+
+    def begin_gap(self) -> Batch:
+        """The due gap, in flight: what fills it is requested."""
+        assert self.due_gap is not None
+        gap = self._queue.popleft()
+        gap.settled = gap.acknowledged = False
+        self._in_flight.append(gap)
+        return gap
+
+    def filled(self, gap: Batch, offsets: int) -> None:
+        """So many offsets of the target were filled; the rest of the gap waits again."""
+        self._in_flight.remove(gap)
+        self.target_end += offsets
+        self.offsets.pass_over(self.target_end)
+        if self.missing_before(gap):
+            self._queue.appendleft(gap)
+        else:
+            self.position, self.leader_epoch = gap.next_offset, gap.leader_epoch
+
+    def put_first(self, filler: Batch) -> None:
+        """Send a filler before the due gap."""
+        assert self.due_gap is not None
+        self._queue.appendleft(filler)
+        self.queued_bytes += len(filler.view)
 
     @property
     def uncertain(self) -> bool:
@@ -214,7 +307,7 @@ class SendWindow:
     def can_send(self, expired_ms: int = NEVER_MS) -> bool:
         """True if `next` has a batch. Brokers may have forgotten a producer whose last batch is of a time
         before `expired_ms`."""
-        if not self._queue or self.producer is None:
+        if not self._queue or self.producer is None or self._queue[0].is_gap:
             return False
         if not self._in_flight:
             return True
@@ -278,13 +371,16 @@ class SendWindow:
         if batch.target_base != UNKNOWN_OFFSET:
             self.target_end = batch.target_base + batch.records
             self.markers = 0
-        self.offsets.acknowledged(
-            batch.first_offset,
-            batch.offsets,
-            target=batch.target_base,
-            records=batch.records,
-            transactional=self._transactional,
-        )
+        if batch.is_filler:
+            self.offsets.pass_over(self.target_end)
+        else:
+            self.offsets.acknowledged(
+                batch.first_offset,
+                batch.offsets,
+                target=batch.target_base,
+                records=batch.records,
+                transactional=self._transactional,
+            )
         self.queued_bytes -= len(batch.view)
         batch.release()
 

@@ -15,21 +15,19 @@ in turn, so that none waits behind another's backlog.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from ureplicator_common.kafka.errors import (
     LEADER_MOVED,
     RETRIABLE_PRODUCE,
-    TOO_FEW_IN_SYNC,
     ErrorCode,
     error_name,
     refusal,
 )
 from ureplicator_common.kafka.transactions.producer_memory import PRODUCER_KEPT_S
 from ureplicator_worker.batches.header import CorruptBatch, is_intact
-from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES
 from ureplicator_worker.batches.rebuild import split
 from ureplicator_worker.copier.latency import Latencies
 from ureplicator_worker.copier.messages import (
@@ -38,32 +36,38 @@ from ureplicator_worker.copier.messages import (
     TransactionFailed,
 )
 from ureplicator_worker.copier.net.buffers import BufferPool, Lease
-from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
+from ureplicator_worker.copier.net.connection import ConnectionClosed
 from ureplicator_worker.copier.net.connections import Connections, Traffic, Via, available
-from ureplicator_worker.copier.net.line_rate import MIN_BYTES
 from ureplicator_worker.copier.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.counting import copied, count
 from ureplicator_worker.copier.raw.ingest import batch_of
-from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, Leading
-from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction
+from ureplicator_worker.copier.raw.partition import SendSide
+from ureplicator_worker.copier.raw.produce_rules import (
+    PERMANENT_FAULTS,
+    RECORD_FAULTS,
+    TOO_LARGE,
+    far_limit_bytes,
+    is_lost,
+    leading,
+    may_send,
+    produce_version,
+    request_limit_bytes,
+    retry_reason,
+)
 from ureplicator_worker.copier.raw.producer_id_pool import Producers
 from ureplicator_worker.copier.raw.send_window import MAX_IN_FLIGHT_NEW_PRODUCER, NEVER_MS, Batch
 from ureplicator_worker.wire.produce_api import (
-    API_KEY,
     ASIDE_TIMEOUT_MS,
     BROKER_TIMEOUT_MS,
     IDS,
-    NAMES,
     Produced,
     parse,
     request,
-    version_for,
 )
 from ureplicator_worker.wire.topic_keys import TopicKey
 
-MAX_IN_FLIGHT_REQUESTS = 5
-REQUEST_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 15.0
 """A time above what a broker may wait for its followers (`produce_api.ASIDE_TIMEOUT_MS`)."""
 RETRY_S = 0.1
@@ -72,32 +76,7 @@ OBSERVE_EVERY_S = 0.02
 DOUBT_AFTER_S = 3600.0
 """Pause after which a producer counts as unproven: the setting may be shorter than its default."""
 
-TRANSACTION_LOST = frozenset(
-    {
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.TRANSACTION_ABORTABLE,
-    }
-)
-"""The transaction can only be aborted: the coordinator has ended it, or another process has."""
-UNVERIFIED = "verify the partition has been added to the transaction"
-"""Text in the message of NOT_ENOUGH_REPLICAS where it stands for an error between a leader and the
-coordinator."""
 PRODUCER_LOST = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH})
-TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-RECORD_FAULTS = TOO_LARGE | {ErrorCode.INVALID_RECORD}
-"""The fault is in the records, so they may be skipped. What is a fault of the topic or the broker may
-concern every record of a topic, and is none: a lost permission to write, an unsupported codec, a message
-format without what the batches use, or limits for timestamps, which are shorter by default on Kafka 4."""
-PERMANENT_FAULTS = RECORD_FAULTS | {
-    ErrorCode.INVALID_TIMESTAMP,
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-}
-"""No retry brings the same bytes in before an operator has changed the topic."""
 
 
 @dataclass(slots=True)
@@ -437,64 +416,3 @@ class Target:
                 send.window.lost(batch)
                 self.activate(send)
                 self._settle(send)
-
-
-def leading(connections: Connections, node_id: int, target: TopicPartition) -> Leading:
-    """`node_id`: the broker that the partition is sent to."""
-    return Leading(node_id, connections.leader(*target).epoch, connections.lost[node_id])
-
-
-def may_send(send: SendSide, transaction: LaneTransaction) -> bool:
-    return transaction.may_send(send) if send.transactional else not send.needs_producer
-
-
-def is_lost(produced: Produced, *, head: bool) -> bool:
-    """True if the transaction can only be aborted. A batch behind a refused one is merely out of order."""
-    if produced.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        return head
-    return produced.error in TRANSACTION_LOST
-
-
-def retry_reason(produced: Produced, *, leader: int) -> str:
-    """Reason for sending a batch again. A leader that waits for its followers is well itself."""
-    code, name = produced.error, error_name(produced.error)
-    if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-        return f"the coordinator still ends the transaction before: {name}"
-    if code == ErrorCode.NOT_ENOUGH_REPLICAS and UNVERIFIED in produced.message:
-        return f"broker {leader} cannot reach the transaction's coordinator: {produced.message}"
-    if code in TOO_FEW_IN_SYNC:
-        return f"broker {leader} waits for in-sync replicas: {name}"
-    return name
-
-
-def produce_version(
-    connection: BrokerConnection,
-    partitions: Iterable[SendSide],
-    transaction: LaneTransaction | None,
-) -> int:
-    newest = connection.newest.get(API_KEY, NAMES)
-    return version_for(
-        newest,
-        has_ids=all(send.keys.has_id for send in partitions),
-        protocol=transaction.protocol if transaction else None,
-    )
-
-
-def request_limit_bytes(connection: BrokerConnection) -> int:
-    """Size of the next request; 0 while none may be sent.
-
-    The socket must have accepted the former ones, so that what waits here is not yet tied to a request.
-    A request takes a part of what may be under way: the next one is sent while responses are due.
-    """
-    progress = connection.send_progress
-    full = progress.under_way_bytes >= progress.limit_bytes and connection.in_flight
-    if connection.wants_write or connection.in_flight >= MAX_IN_FLIGHT_REQUESTS or full:
-        return 0
-    return min(REQUEST_BYTES, max(MIN_BYTES, progress.limit_bytes // 4))
-
-
-def far_limit_bytes(connection: BrokerConnection) -> int:
-    """Most bytes of a batch that is merged for a far broker: those that the line carries in due time. 0 for a
-    near one."""
-    far = connection.round_trip.is_far
-    return min(FAR_MERGED_BYTES, connection.send_progress.limit_bytes) if far else 0
