@@ -11,8 +11,8 @@ from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.gaps import SKIPPED_TOGETHER_S
 from ureplicator_worker.copier.messages import NewProducer
 from ureplicator_worker.copier.net import line_rate
-from ureplicator_worker.copier.raw import source as raw_source
 from ureplicator_worker.copier.raw import produce_rules
+from ureplicator_worker.copier.raw import source as raw_source
 from ureplicator_worker.lifeline.messages import Failed, GapPassed, Released
 
 K0, K1 = ("t", 0), ("t", 1)
