@@ -14,6 +14,7 @@ from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.client import ClusterView
 from ureplicator_common.kafka.list_offsets import OffsetOrError, TopicPartition
+from ureplicator_common.kafka.provenance import DataProducer
 
 
 class TargetLost(OperatingError):
@@ -34,7 +35,7 @@ class Behind:
 
     They lie from `first` on without a hole; -1: there are some. `end`: next offset of the log, behind the
     control record. `last`: the last of them, if it is still there. `copies`: all that are still there, where
-    they were collected.
+    they were collected. `shared`: the producer is not fenced but shared, and has this next sequence.
     """
 
     count: int
@@ -42,6 +43,7 @@ class Behind:
     first: int = -1
     last: Any = None
     copies: tuple[Any, ...] | None = None
+    shared: DataProducer | None = None
 
 
 class Span(NamedTuple):
@@ -73,9 +75,15 @@ class CountBehind(Protocol):
         stored: Mapping[TopicPartition, Position],
         view: ClusterView,
         ends: Mapping[TopicPartition, OffsetOrError],
+        *,
+        shareable: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, BehindOrError]:
         """Records behind each position that names a producer, which is fenced first. Raises
-        ClusterUnavailable."""
+        ClusterUnavailable.
+
+        `shareable`: partitions where no offset is to be spent on a fence, with the time in ms from which on
+        brokers surely know a producer by its last batch.
+        """
 
     def collect(self, partition: TopicPartition) -> None:
         """Read all copies of this partition the next time: count and bytes disagree."""

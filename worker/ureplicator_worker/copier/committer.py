@@ -203,6 +203,7 @@ def commitment(begun: Begun, progress: Progress, maps: MappedSegments) -> Commit
         maps.newest(begun),
         markers,
         appends=appends_after(begun.beginning, progress),
+        same=progress.same,
     )
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ureplicator_common.kafka.provenance import SameOffsets
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment
@@ -40,7 +41,8 @@ class Progress(NamedTuple):
     `exact`: nothing beyond it was fetched that still has to be sent. `target_end`: next offset of the
     target's log after the last batch that it acknowledged, had it lost none; -1 if unknown. `markers`: see
     `Provenance`, with the open transaction committed. `sequence`: of the next record after `next_offset`,
-    exactly once without transactions; `closed`: nothing follows it under this producer.
+    exactly once without transactions; `closed`: nothing follows it under this producer. `same`: see
+    `Provenance`.
     """
 
     next_offset: int
@@ -50,6 +52,7 @@ class Progress(NamedTuple):
     markers: int = 0
     sequence: int = 0
     closed: bool = False
+    same: SameOffsets | None = None
 
 
 class Socket(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.provenance import NOT_MAPPED, DataProducer, Provenance
+from ureplicator_common.kafka.provenance import NOT_MAPPED, DataProducer, Provenance, SameOffsets
 from ureplicator_common.kafka.transactions.producer_memory import PRODUCER_KEPT_S
 from ureplicator_common.offset_map.segments import MapSegment, joined
 from ureplicator_worker.copier.behind import Span
@@ -48,7 +48,8 @@ class StartPosition:
     `Provenance`, of the position where copying begins; `map_chunks`, `markers`: of the stored one.
     `appends`: producer of exactly once without transactions, given `at_s` of the monotonic clock;
     `producer_kept_s`: time for which brokers surely know it; `counted`: what its predecessor copied behind
-    the stored position.
+    the stored position. `same`: see `Provenance`; `shared`: `appends` may still be the predecessor's, too.
+    `shift_reason`: why the next offset of the target may be another one than that of the source.
     """
 
     position: int
@@ -67,6 +68,9 @@ class StartPosition:
     at_s: float = -math.inf
     producer_kept_s: float = PRODUCER_KEPT_S
     counted: Counted | None = None
+    same: SameOffsets | None = None
+    shared: bool = False
+    shift_reason: str = ""
 
 
 class MapMark(NamedTuple):
@@ -82,8 +86,8 @@ class Commitment:
 
     `target_end`: next offset of the target's log after the last batch that it acknowledged; -1 unknown.
     `segments`: the newest ones, from the last that was committed; none without an offset map. `unmapped`:
-    they were left out of the map, so the position is to be committed again with them. `markers`, `appends`:
-    see `Provenance`.
+    they were left out of the map, so the position is to be committed again with them. `markers`, `appends`,
+    `same`: see `Provenance`.
     """
 
     position: int
@@ -95,6 +99,7 @@ class Commitment:
     markers: int = 0
     unmapped: bool = False
     appends: DataProducer | None = None
+    same: SameOffsets | None = None
 
     def record(self, *, worker: str, slot: int, mark: MapMark | None = None) -> Position:
         """The record as the position store keeps it. `mark` None: the map stays as it was found."""
@@ -111,5 +116,6 @@ class Commitment:
             map_chunks=chunks,
             markers=self.markers,
             appends=self.appends,
+            same=self.same,
         )
         return Position(self.position, self.leader_epoch, provenance.encode())

@@ -61,6 +61,8 @@ from ureplicator_worker.copier.position_values import Counted, StartPosition
 from ureplicator_worker.lifeline.messages import Grant
 
 NO_POSITION = Position(offset=-1)
+FENCED = "the producer of a lost owner was fenced"
+"""Reason for which offsets are no longer the same: the fence has taken one."""
 
 
 class CannotStart(OperatingError):
@@ -79,10 +81,11 @@ class Disagrees(CannotStart):
 class TargetState:
     """The target as it is when partitions start. `ends`: of the logs of those whose position names one.
     `unmarked`: those of them that wait no longer for the marker of the last transaction. `behind`: what a
-    fenced producer has appended behind the position."""
+    fenced producer has appended behind the position. `starts`: of the logs that are to be empty."""
 
     view: ClusterView
     ends: Mapping[TopicPartition, OffsetOrError]
+    starts: Mapping[TopicPartition, OffsetOrError] = field(default_factory=dict)
     unmarked: frozenset[TopicPartition] = frozenset()
     behind: Mapping[TopicPartition, BehindOrError] = field(default_factory=dict)
 
@@ -119,10 +122,26 @@ def read_target(
         if (key := _target_key(partition, grant)) in view.leaders
         and (grant.settings.is_fenced(partition.topic) or _names_end(stored[key]))
     }
-    ends: dict[TopicPartition, OffsetOrError] = {}
+    first = {
+        key: EARLIEST
+        for partition, grant in grants.items()
+        if (key := _target_key(partition, grant)) in wanted
+        and grant.settings.has_same_offsets(partition.topic)
+        and stored[key].offset < 0
+    }
+    starts = _offsets(
+        target, view, first
+    )  # read before the ends: what is appended in between shows
+    return TargetState(view, _offsets(target, view, wanted), starts)
+
+
+def _offsets(
+    target: ClusterClient, view: ClusterView, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, OffsetOrError]:
+    found: dict[TopicPartition, OffsetOrError] = {}
     for portion in offsets_at(target, view, wanted, isolation=READ_UNCOMMITTED):
-        ends |= portion
-    return TargetState(view, ends)
+        found |= portion
+    return found
 
 
 def find_starts(
@@ -318,7 +337,14 @@ def _behind(
         return StartDecision(_lost(beginning, grant, str(found), end))
     if isinstance(found, OperatingError):
         raise CannotStart(f"target: {found}", temporary=not isinstance(found, Uncountable))
-    at = replace(beginning, target_end=found.end, mapped=mapped)
+    at = replace(
+        beginning,
+        target_end=found.end,
+        mapped=mapped,
+        appends=found.shared,
+        shared=found.shared is not None,
+        shift_reason="" if found.shared else FENCED,
+    )
     return StartDecision(at, behind=found if found.count else None)
 
 

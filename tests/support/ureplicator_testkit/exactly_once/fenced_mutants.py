@@ -147,17 +147,17 @@ class _Unfenced:
         return Producer(-5, 0), {}
 
 
-def _counted_unfenced(self: Any, *arguments: Any) -> Any:
+def _counted_unfenced(self: Any, *arguments: Any, **named: Any) -> Any:
     store, self._store = self._store, _Unfenced()
     with patch.object(TargetTail, "add", _not_awaited):
-        found = _AT_TARGET(self, *arguments)
+        found = _AT_TARGET(self, *arguments, **named)
     self._store = store
     return found
 
 
-def _fenced_after(self: Any, stored: Any, view: Any, ends: Any) -> Any:
+def _fenced_after(self: Any, stored: Any, view: Any, ends: Any, **named: Any) -> Any:
     """Count up to the present end of the log, and fence then."""
-    found = _counted_unfenced(self, stored, view, ends)
+    found = _counted_unfenced(self, stored, view, ends, **named)
     for name, positions in takeovers._by_producer(stored, view).items():
         self._store.fence_data(name, positions)
     return found

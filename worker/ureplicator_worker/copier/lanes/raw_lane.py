@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
+from ureplicator_common.kafka.provenance import UNCOUNTED, SameOffsets
 from ureplicator_common.model import Partition, PartitionState, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.handler_counters import HandlerCounters
@@ -29,8 +30,9 @@ from ureplicator_worker.copier.net.connections import Connections
 from ureplicator_worker.copier.net.metadata import ClusterMetadata, MetadataEvent
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.raw.byte_limits import RouteLimits, unlimited
+from ureplicator_worker.copier.raw.gap_filling import filling_text
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, unsettled
-from ureplicator_worker.copier.raw.partition import FetchSide, SendSide
+from ureplicator_worker.copier.raw.partition import FetchSide, SendSide, same_offsets
 from ureplicator_worker.copier.raw.producer_id_pool import Producers
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
@@ -45,6 +47,7 @@ from ureplicator_worker.copier.record.process import HandlerProcess
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import Failed, Grant, PartitionReport
 
+NOT_SAME = SameOffsets(since=-1)
 CHECK_EVERY_S = 0.5
 """Silent connections and stalled partitions are not worth a scan at every turn."""
 
@@ -127,6 +130,8 @@ class RawLane:
             self._target.need_producer(raw.send)
         if isinstance(raw, RecordPartition):
             self._handlers.add(raw)
+        if raw.send.same is not None:
+            self._target.activate(raw.send)
         self._source.add(raw.fetch)
 
     def suspend(self, partition: Partition) -> None:
@@ -153,14 +158,17 @@ class RawLane:
         raw = self._partitions[partition]
         if raw.send.transactional and raw.fetch.may_rewind:
             return False
-        if raw.send.fenced:
-            if not raw.window.empty:
-                self._stop(raw, "begins again before a gap", temporary=True)
-                return False
-            self._target.confirmations.need(raw.send)
+        if raw.send.fenced and not raw.window.empty:
+            self._stop(raw, "begins again before a gap", temporary=True)
+            return False
         for send in raw.sends:
             send.window.missing = 0
         self._source.seek(raw.fetch, offset)
+        if raw.send.same is not None and (gap := raw.send.window.last_gap) is not None:
+            gap.lossy = True
+            self._target.activate(raw.send)
+        elif raw.send.fenced:
+            self._target.confirmations.need(raw.send)
         return True
 
     def finish(self, partition: Partition) -> None:
@@ -189,8 +197,9 @@ class RawLane:
                 window.empty,
                 target_end=own.target_end + own.missing,
                 markers=self.transactions.markers(raw.send),
-                sequence=own.acknowledged_sequence,
+                sequence=UNCOUNTED if raw.send.filling else own.acknowledged_sequence,
                 closed=is_closed(raw),
+                same=same_offsets(raw.send),
             )
         return progress
 
@@ -208,7 +217,8 @@ class RawLane:
     def status(self, partition: Partition) -> PartitionReport:
         raw = self._partitions[partition]
         error = error_of(raw, self._source.connections, self._target.connections, now_s=self._now_s)
-        state, reason = (PartitionState.ERROR, error) if error else begun_state(raw.fetch)
+        state, reason = (PartitionState.ERROR, error) if error else begun_state(raw)
+        same = raw.send.same or NOT_SAME
         return PartitionReport(
             state,
             reason,
@@ -219,6 +229,9 @@ class RawLane:
             skipped=sum(send.copied.skipped for send in raw.sends),
             gaps=raw.fetch.gaps,
             gap_offsets=raw.fetch.gap_offsets,
+            shift=same.shift,
+            shift_since=same.since,
+            shift_reason=same.why,
         )
 
     def segments(self, partition: Partition) -> tuple[Segment, ...]:
@@ -319,9 +332,11 @@ def is_closed(raw: LanePartition) -> bool:
     return raw.fetch.finished and raw.window.empty and not window.uncertain
 
 
-def begun_state(fetch: FetchSide) -> tuple[PartitionState, str]:
+def begun_state(raw: LanePartition) -> tuple[PartitionState, str]:
     """State of a partition without an error, with the reason."""
-    if fetch.fetching:
+    if raw.send.filling:
+        return PartitionState.OFFLINE, filling_text(raw.send)
+    if raw.fetch.fetching:
         return PartitionState.ONLINE, ""
     return PartitionState.OFFLINE, "starting: waiting for the first response"
 

@@ -7,12 +7,13 @@ its sequences there begin at 0. So partitions share one until one of them begins
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.positions import PositionStore
-from ureplicator_common.kafka.provenance import DataProducer
+from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.messages import Begun
@@ -20,6 +21,7 @@ from ureplicator_worker.copier.ownership.position_records import target_key
 from ureplicator_worker.copier.ownership.target_check import CheckedTarget, CheckTarget
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.start_position import CannotStart, cluster_errors_named
+from ureplicator_worker.lifeline.messages import Grant
 
 RENEW_S = 12 * 3600.0
 """Coordinators forget a transactional id that is not used (`transactional.id.expiration.ms`, 7 days)."""
@@ -44,10 +46,12 @@ class DataProducers:
         new_name: Callable[[], str],
         *,
         check: CheckTarget | None = None,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._new_name = new_name
         self._check = check
+        self._wall_s = wall_s
         self._target = CheckedTarget()
         self._current: DataProducer | None = None
         self._served: set[TargetPartition] = set()
@@ -67,25 +71,57 @@ class DataProducers:
     def given(self, begun: Mapping[Partition, Begun], now_s: float) -> dict[Partition, Begun]:
         """The same, with a producer for those that are sent exactly once without transactions. Raises
         ClusterUnavailable."""
-        keys = {part: target_key(event) for part, event in begun.items() if is_fenced(event)}
-        if not keys:
-            return dict(begun)
+        shared = {
+            part: producer
+            for part, event in begun.items()
+            if (producer := shared_producer(event)) is not None
+        }
+        keys = {
+            part: target_key(event)
+            for part, event in begun.items()
+            if is_fenced(event) and part not in shared
+        }
         with cluster_errors_named("target"):
-            producers = self.assign(keys, now_s)
+            producers = self.assign(keys, now_s) | self._share(shared, now_s)
         return {
-            part: replace(event, beginning=self._beginning(event, producers.get(part), now_s))
+            part: replace(event, beginning=self._beginning(event, producers[part], now_s))
+            if part in producers
+            else event
             for part, event in begun.items()
         }
 
-    def _beginning(
-        self, event: Begun, producer: DataProducer | None, now_s: float
-    ) -> StartPosition:
+    def _beginning(self, event: Begun, producer: DataProducer, now_s: float) -> StartPosition:
+        """While a log is being filled, sequences tell nothing about records of the source."""
+        same = event.beginning.same
+        if same is not None and same.filling >= 0:
+            producer = producer._replace(sequence=UNCOUNTED)
         return replace(
             event.beginning,
             appends=producer,
             at_s=now_s,
             producer_kept_s=self._target.kept_s,
         )
+
+    def _share(
+        self, producers: Mapping[Partition, DataProducer], now_s: float
+    ) -> dict[Partition, DataProducer]:
+        """Producers of predecessors that are used on."""
+        for partition, producer in producers.items():
+            self._names[partition] = producer.name
+            self._used.setdefault(producer.name, _Used(producer.id, now_s))
+        return dict(producers)
+
+    def shareable(self, starting: Mapping[Partition, Grant]) -> dict[TargetPartition, int]:
+        """See `CountBehind.at_target`."""
+        same = {
+            (grant.target_topic, part.number)
+            for part, grant in starting.items()
+            if grant.settings.has_same_offsets(part.topic)
+        }
+        if same and self._check is not None:
+            self._target = self._check.checked()
+        oldest_ms = round((self._wall_s() - self._target.kept_s) * 1_000)
+        return dict.fromkeys(same, oldest_ms)
 
     def assign(
         self, partitions: Mapping[Partition, TargetPartition], now_s: float
@@ -131,6 +167,11 @@ class DataProducers:
             if self._current is not None and self._current.name == name:
                 self._current = None
         return lost
+
+
+def shared_producer(begun: Begun) -> DataProducer | None:
+    """The producer of its predecessor, if the partition is to use it on."""
+    return begun.beginning.appends if begun.beginning.shared else None
 
 
 def is_fenced(begun: Begun) -> bool:

@@ -35,6 +35,7 @@ def first_commitment(begun: Begun) -> Commitment:
         start.target_end,
         start.counted.segments() if start.counted and begun.grant.settings.offset_map else (),
         appends=start.appends,
+        same=start.same,
     )
 
 

@@ -83,6 +83,7 @@ from ureplicator_worker.copier.ownership.target_check import CheckTarget
 from ureplicator_worker.copier.ownership.transactional import TransactionalDelivery
 from ureplicator_worker.copier.ownership.trials import FIRST, Trials
 from ureplicator_worker.copier.position_values import Commitment, StartPosition
+from ureplicator_worker.copier.same_start import with_same_offsets
 from ureplicator_worker.copier.start_position import (
     CannotStart,
     Disagrees,
@@ -305,6 +306,7 @@ class Ownership:
                     },
                     target.view,
                     target.ends,
+                    shareable=self._data.shareable(starting),
                 )
             now_s = self._clock.monotonic_s()
             unmarked = self._markers.lost_at_start(stored, target.ends, now_s)
@@ -341,7 +343,7 @@ class Ownership:
         """
         begun: dict[Partition, Begun] = {}
         failed: dict[Partition, CannotStart] = {}
-        for partition, result in found.items():
+        for partition, result in with_same_offsets(job, found).items():
             if not self._order.is_searched(partition, job.number):
                 continue
             if isinstance(result, CannotStart):

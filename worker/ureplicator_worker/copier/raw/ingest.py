@@ -30,6 +30,7 @@ from ureplicator_worker.batches.rebuild import (
     MERGED_DECODED_BYTES,
     merge,
     rebuild,
+    split_at_holes,
 )
 from ureplicator_worker.batches.records import Built
 from ureplicator_worker.copier.net.buffers import Lease
@@ -100,7 +101,7 @@ def _ingest_plain(fetch: FetchSide, window: SendWindow, fetched: Fetched, lease:
         built = records.build(codec=NONE) if taken.batches >= MERGE_AT_LEAST else None
         if built is None:
             return began_at < fetched.start and is_cut(lease.view, fetched.start, fetched.end)
-        window.push(batch_of(built, taken.next_offset, taken.leader_epoch, lease))
+        push_built(window, built, taken.next_offset, taken.leader_epoch, lease)
         fetched.start, fetch.offset = taken.at, taken.next_offset
         fetch.leader_epoch = taken.leader_epoch
 
@@ -138,6 +139,7 @@ class Run:
             or not merged
             or self._items[0][1].codec != header.codec
             or header.base_offset < self._fetch.offset
+            or (self._window.fills and header.base_offset != self._end[0])
         ):
             self.flush()
         if not self._items:
@@ -150,6 +152,8 @@ class Run:
 
     def pass_over(self, header: Header) -> None:
         """A batch that holds nothing to send."""
+        if self._window.fills:
+            self.flush()
         if self._items:
             self._end = (header.last_offset + 1, header.leader_epoch)
         else:
@@ -218,7 +222,7 @@ class Run:
             self._window.pass_over(last.last_offset + 1, last.leader_epoch)
         else:
             after = last.last_offset + 1
-            self._window.push(batch_of(built, after, last.leader_epoch, self._lease))
+            push_built(self._window, built, after, last.leader_epoch, self._lease)
         self._passed(last)
 
     def _passed(self, last: Header) -> None:
@@ -255,6 +259,19 @@ class Kept:
 def merged_limit_bytes(window: SendWindow) -> int:
     """Most bytes of a merged batch: by the distance of the broker, and by what the target has refused."""
     return min(window.merged_bytes, window.far_bytes or MERGED_BYTES)
+
+
+def push_built(
+    window: SendWindow, built: Built, next_offset: int, leader_epoch: int, source: Lease
+) -> None:
+    """Queue a batch that was built, and where holes are filled, one for each run of offsets. Raises
+    CorruptBatch."""
+    pieces = [built]
+    if window.fills and len(built.offsets.runs) > 1:
+        pieces = split_at_holes(memoryview(built.data), built.offsets)
+    for piece in pieces[:-1]:
+        window.push(batch_of(piece, piece.last_offset + 1, leader_epoch, source))
+    window.push(batch_of(pieces[-1], next_offset, leader_epoch, source))
 
 
 def batch_of(built: Built, next_offset: int, leader_epoch: int, source: Lease) -> Batch:

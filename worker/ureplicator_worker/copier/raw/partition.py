@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ureplicator_common.kafka.provenance import SameOffsets
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.net.connections import (
@@ -129,6 +130,9 @@ class Copied:
         self.skipped += other.skipped
 
 
+FOREIGN = "others have written to the target's partition, or the end of a request was not known"
+
+
 @dataclass(slots=True, eq=False)
 class SendSide:
     """State of a partition's batches at the target. Written by `Target`; settings by `record.partition`,
@@ -144,6 +148,10 @@ class SendSide:
     `fenced`: exactly once without transactions. Then it sends only over a connection, and to a leader (its
     epoch), for which the partition was `confirmed`; `confirming`: it waits for that. `confirms_again`: the
     position has moved over a hole since. `stored_sequence`: of a position that is stored by then.
+    `same`: how far offsets are those of the source; None where they need not be. `begins`: nothing is copied,
+    and the target's log is to begin where the source's does; `filling`: fillers are missing before that;
+    `log_start`: the target's log holds nothing before it; `deleting`: it is moving. `shared`: the producer
+    may still be another owner's, too.
     """
 
     partition: Partition
@@ -168,6 +176,13 @@ class SendSide:
     confirms_again: bool = False
     stored_sequence: int = 0
     confirmed: tuple[int, int] = (-1, -1)
+    same: SameOffsets | None = None
+    begins: bool = False
+    filling: bool = False
+    deleting: bool = False
+    log_start: int = 0
+    shared: bool = False
+    shift_reason: str = ""
     copied: Copied = field(default_factory=Copied)
 
     @classmethod
@@ -184,6 +199,11 @@ class SendSide:
             needs_producer=beginning.appends is None,
             transactional=grant.settings.is_transactional(partition.topic),
             fenced=beginning.appends is not None,
+            same=beginning.same,
+            begins=beginning.same is not None and beginning.same.since == beginning.position > 0,
+            filling=beginning.same is not None and beginning.same.filling >= 0,
+            shared=beginning.shared,
+            shift_reason=beginning.shift_reason or FOREIGN,
         )
 
     def traffic(self, now_s: float) -> Traffic:
@@ -202,6 +222,13 @@ class SendSide:
     def via(self, leader: int, now_s: float) -> Via:
         """Connection of what is in flight, or of what waits."""
         return self.sent_via if self.window.in_flight else Via(leader, self.traffic(now_s))
+
+
+def same_offsets(send: SendSide) -> SameOffsets | None:
+    """State of equal offsets for a position; fillers that are there are no more to come."""
+    if send.same is None or send.filling:
+        return send.same
+    return send.same._replace(filling=-1)
 
 
 def offsets_behind(counted: Counted, *, end: int) -> TargetOffsets:
@@ -231,12 +258,16 @@ class RawPartition:
             position=beginning.position,
             leader_epoch=beginning.leader_epoch,
             target_end=beginning.target_end,
+            fills=beginning.same is not None,
         )
         window.markers = beginning.markers
         if beginning.counted is not None:
             window.offsets = offsets_behind(beginning.counted, end=beginning.target_end)
         if beginning.appends is not None:
-            window.restart(beginning.appends.id, beginning.appends.epoch)
+            id, epoch, sequence = beginning.appends[1:]
+            window.restart(id, epoch, sequence=max(0, sequence))
+            window.acknowledged_sequence = window.next_sequence
+        window.leave_initial_gap()
         fetch = FetchSide.begin(partition, grant, beginning, window)
         send = SendSide.begin(partition, grant, beginning, window)
         return cls(partition, beginning, fetch, send, window)

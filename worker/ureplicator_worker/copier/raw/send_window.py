@@ -61,7 +61,8 @@ class Batch:
 
     `offsets`: of its records, for a batch that was built; None: they follow `first_offset`. `may_be_there`:
     the outcome of a try under its sequence is unknown, or it was taken before one in front. `oldest_ms`:
-    time of the oldest of it and those that were sent behind it. `checked`: see `header.stamp`.
+    time of the oldest of it and those that were sent behind it. `checked`: see `header.stamp`. `lossy`: a gap
+    with records that are not copied.
     """
 
     __slots__ = (
@@ -70,6 +71,7 @@ class Batch:
         "first_offset",
         "leader_epoch",
         "lease",
+        "lossy",
         "max_timestamp_ms",
         "may_be_there",
         "next_offset",
@@ -106,6 +108,7 @@ class Batch:
         self.oldest_ms = max_timestamp_ms
         self.offsets = offsets
         self.checked = checked
+        self.lossy = False
         self.sequence = -1
         self.may_be_there = False
         self.settled = False
@@ -230,6 +233,11 @@ class SendWindow:
         if next_offset > end:
             self._queue.append(Batch.gap(end, next_offset, leader_epoch))
 
+    def leave_initial_gap(self) -> None:
+        """Queue what the target's log is short of before the first batch."""
+        if self.fills and self.target_end < self.position:
+            self._queue.append(Batch.gap(self.position, self.position, self.leader_epoch))
+
     @property
     def _last(self) -> Batch | None:
         if self._queue:
@@ -245,6 +253,12 @@ class SendWindow:
             self.position, self.leader_epoch = next_offset, leader_epoch
         else:
             last.next_offset, last.leader_epoch = next_offset, leader_epoch
+
+    @property
+    def last_gap(self) -> Batch | None:
+        """The gap that was found last, if nothing was fetched behind it."""
+        last = self._last
+        return last if last is not None and last.is_gap else None
 
     @property
     def due_gap(self) -> Batch | None:
@@ -424,6 +438,9 @@ class SendWindow:
         head = self._queue.popleft()
         self.queued_bytes -= len(head.view)
         self.next_sequence = head.sequence
+        if not replacements and self.fills:
+            replacements = [Batch.gap(head.first_offset, next_offset, head.leader_epoch)]
+            replacements[0].lossy = True
         self._queue.extendleft(reversed(replacements))
         self.queued_bytes += sum(len(batch.view) for batch in replacements)
         for batch in self._queue:

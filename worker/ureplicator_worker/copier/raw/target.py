@@ -41,6 +41,7 @@ from ureplicator_worker.copier.net.connections import Connections, Traffic, Via,
 from ureplicator_worker.copier.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.counting import copied, count
+from ureplicator_worker.copier.raw.gap_filling import GapFiller, Request, at_gap, shifted
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction
 from ureplicator_worker.copier.raw.partition import SendSide
@@ -114,6 +115,13 @@ class Target:
             silence_timeout_s=SILENCE_TIMEOUT_S,
         )
         self.confirmations = Confirmations(self.connections, post)
+        self._gaps = GapFiller(
+            self.connections,
+            confirmations=self.confirmations,
+            failed=failed,
+            activate=self.activate,
+            wall_s=wall_s,
+        )
         self._producers = producers
         self._latency = latency
         self._failed = failed
@@ -158,11 +166,14 @@ class Target:
             for connection in self.connections.open:
                 connection.observe(now_s)
         by_via: dict[tuple[Via, bool], deque[SendSide]] = {}
+        at_gaps: list[SendSide] = []
         for send in list(self.active):
-            if send.window.empty:
+            if send.window.empty and not send.begins:
                 del self.active[send]
             elif send.suspended or send.confirming or not may_send(send, self.transaction):
                 continue
+            elif send.same is not None and at_gap(send):
+                at_gaps.append(send)
             elif send.fenced and self._is_in_doubt(send):
                 self.need_producer(send)
             elif send.window.can_send(self._expired_ms) and now_s >= send.retry_at_s:
@@ -181,6 +192,8 @@ class Target:
             for send in partitions:
                 send.error = view.absence(send.topic_partition[0]) if view else ""
                 send.retry_at_s = now_s + RETRY_S
+        if at_gaps:
+            self._gaps.work(at_gaps, now_s)
 
     def _produce(
         self, via: Via, partitions: deque[SendSide], transaction: LaneTransaction | None
@@ -252,7 +265,10 @@ class Target:
             return
         send.needs_producer = not self._producers.restart(send.topic_partition, send.window)
 
-    def _on_response(self, via: Via, sent: Sent, lease: Lease) -> None:
+    def _on_response(self, via: Via, sent: Sent | Request, lease: Lease) -> None:
+        if not isinstance(sent, Sent):
+            self._gaps.on_response(sent, lease, self._now_s)
+            return
         try:
             response = parse(lease.view, sent.version)
         finally:
@@ -300,6 +316,8 @@ class Target:
         send.aside &= self._now_s - send.sent_at_s > FAST_S
         send.moved_at_s = self._now_s
         count(send, batch, transaction=self.transaction, latency=self._latency)
+        if send.same is not None:
+            send.same = shifted(send, batch, produced.base_offset)
         gone = send.window.acknowledged(batch, produced.base_offset)
         if gone is not None:
             self.went_back(send, gone)
@@ -332,6 +350,8 @@ class Target:
         """Brokers forget the producer of what is sent next, by its time or that of what was sent behind it,
         or by their own where they stamp the records: a try of unknown outcome would be appended again."""
         batch = send.window.head
+        if batch is not None and send.shared and batch.max_timestamp_ms < self._expired_ms:
+            return True  # another owner may have sent it, too
         if batch is None or not (batch.may_be_there or send.window.astray):
             return False
         waited_s = self._now_s - send.moved_at_s
@@ -406,8 +426,11 @@ class Target:
         pieces[-1].next_offset = head.next_offset
         send.window.replace_head(pieces, next_offset=head.next_offset)
 
-    def _on_lost(self, via: Via, lost: list[Sent]) -> None:
+    def _on_lost(self, via: Via, lost: list[Sent | Request]) -> None:
         for sent in lost:
+            if not isinstance(sent, Sent):
+                self._gaps.on_lost(sent)
+                continue
             for send, batch in sent.batches.values():
                 if not send.window.is_in_flight(batch):
                     continue

@@ -21,11 +21,14 @@ from ureplicator_common.kafka.client import (
 )
 from ureplicator_common.kafka.list_offsets import OffsetOrError, offsets_at
 from ureplicator_common.kafka.positions import COMMAND_S, PositionStore
-from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.producer_states import StatesOrError, producer_states
+from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer, Provenance
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.kafka.transactions.producers import Producer
+from ureplicator_worker.batches.header import SEQUENCE_MODULUS
 from ureplicator_worker.copier.behind import Behind, BehindOrError, PlaceOrError
 from ureplicator_worker.copier.takeover.reading import Unreadable, read_logs
+from ureplicator_worker.copier.takeover.shared_tail import SharedTail
 from ureplicator_worker.copier.takeover.source_place import SourcePlace
 from ureplicator_worker.copier.takeover.target_tail import TargetTail
 
@@ -61,6 +64,8 @@ class Takeovers:
         self._found: dict[TargetPartition, Found] = {}
         self._tries: dict[str, int] = {}
         """Of producers to be fenced."""
+        self._tried: dict[TargetPartition, tuple[DataProducer | None, int]] = {}
+        """Producers that were shared, and from which sequence on."""
 
     def collect(self, partition: TargetPartition) -> None:
         self._collected.add(partition)
@@ -70,11 +75,19 @@ class Takeovers:
         stored: Mapping[TargetPartition, Position],
         view: ClusterView,
         ends: Mapping[TargetPartition, OffsetOrError],
+        *,
+        shareable: Mapping[TargetPartition, int],
     ) -> dict[TargetPartition, BehindOrError]:
         known = self._known(stored, ends)
         results: dict[TargetPartition, BehindOrError] = {**known}
         tails: dict[TargetPartition, TargetTail] = {}
         named = _by_producer({key: stored[key] for key in stored if key not in known}, view)
+        results |= self._shared(named, view, shareable)
+        named = {
+            name: left
+            for name, of_name in named.items()
+            if (left := {key: of_name[key] for key in of_name if key not in results})
+        }
         fenced = self._fenced(named)
         for name, (fence, refused) in fenced.items():
             for key, provenance in named[name].items():
@@ -90,6 +103,58 @@ class Takeovers:
         if failed and len(failed) == len(named) and results.keys() == stored.keys() and not known:
             raise failed[0]
         return {**results, **self._counted(stored, view, tails)}
+
+    def _shared(
+        self,
+        named: Mapping[str, Mapping[TargetPartition, Provenance]],
+        view: ClusterView,
+        shareable: Mapping[TargetPartition, int],
+    ) -> dict[TargetPartition, BehindOrError]:
+        """Records behind positions whose producers are used on, since their leaders surely know them. Where
+        the same was tried before at the same sequence, or it cannot be read, the producer is fenced."""
+        sent = {
+            key: provenance
+            for of_name in named.values()
+            for key, provenance in of_name.items()
+            if key in shareable
+        }
+        if not sent:
+            return {}
+        states = producer_states(self._target, view, sent)
+        ends = dict.fromkeys(sent, LATEST)
+        tails: dict[TargetPartition, SharedTail] = {}
+        for portion in offsets_at(self._target, view, ends, isolation=READ_UNCOMMITTED):
+            for key, end in portion.items():
+                following = next_shared(sent[key].appends, states[key], oldest_ms=shareable[key])
+                tried = (sent[key].appends, following)
+                if following < 0 or not isinstance(end, int) or self._tried.get(key) == tried:
+                    continue
+                self._tried[key] = tried
+                tails[key] = self._shared_tail(key, sent[key], end, following, states[key])
+        read_logs(self._target, view, tails)
+        return {
+            key: tail.behind
+            for key, tail in tails.items()
+            if tail.behind is not None and tail.behind.shared is not None
+        }
+
+    def _shared_tail(
+        self,
+        key: TargetPartition,
+        provenance: Provenance,
+        end: int,
+        following: int,
+        states: StatesOrError,
+    ) -> SharedTail:
+        assert provenance.appends is not None
+        return SharedTail(
+            sent=provenance.appends,
+            target_end=provenance.target_end,
+            end=end,
+            following=following,
+            known=not isinstance(states, OperatingError) and provenance.appends.id in states,
+            collects=key in self._collected,
+        )
 
     def _counted(
         self,
@@ -178,6 +243,26 @@ class Takeovers:
         collects = key in self._collected
         self._collected.discard(key)
         return collects
+
+
+def next_shared(sent: DataProducer | None, states: StatesOrError, *, oldest_ms: int) -> int:
+    """Next sequence of a producer that may be used on; -1: it is to be fenced.
+
+    A leader that does not know a producer may have forgotten it, unless that has sent nothing: then the log
+    holds nothing of it, either (`SharedTail`).
+    """
+    if sent is None or sent.sequence == UNCOUNTED or isinstance(states, OperatingError):
+        return -1
+    state = states.get(sent.id)
+    if state is None:
+        return 0 if sent.sequence == 0 else -1
+    if state.epoch != sent.epoch or state.transaction_start >= 0:
+        return -1
+    if state.last_sequence < 0:
+        return sent.sequence
+    return (
+        (state.last_sequence + 1) % SEQUENCE_MODULUS if state.last_timestamp_ms >= oldest_ms else -1
+    )
 
 
 def _by_producer(

@@ -109,8 +109,9 @@ class TargetTail:
 
     def _check_place(self, header: Header, *, id: int, epoch: int) -> None:
         """A control record of this fence, or of a former try, follows all that was acknowledged before. Else
-        those of many tries would in time reach the end of what was lost, and hide it. Raises TargetLost."""
-        ours = id == self._fence.id or (id == self._sent.id and epoch > self._sent.epoch)
+        those of many tries would in time reach the end of what was lost, and hide it. Those that fill gaps
+        have the epoch of the data. Raises TargetLost."""
+        ours = epoch > self._sent.epoch if id == self._sent.id else id == self._fence.id
         if ours and header.base_offset < self._target_end:
             lost = f"{header.base_offset:,} to {self._target_end - 1:,}"
             raise TargetLost(f"target lost offsets {lost}")
@@ -131,11 +132,15 @@ class TargetTail:
         else:
             self.behind = Behind(0, self.offset)
 
-    def _counted(self, end: int) -> Behind:
+    def _following(self) -> int:
+        """Sequence behind the last batch."""
         header = Header(self._last, 0)
         _, _, base_sequence = _PRODUCER.unpack_from(self._last, _PRODUCER_AT)
-        following = next_sequence(base_sequence, header.last_offset - header.base_offset + 1)
-        count = (following - self._sent.sequence) % SEQUENCE_MODULUS
+        return next_sequence(base_sequence, header.last_offset - header.base_offset + 1)
+
+    def _counted(self, end: int) -> Behind:
+        header = Header(self._last, 0)
+        count = (self._following() - self._sent.sequence) % SEQUENCE_MODULUS
         if count > SEQUENCE_MODULUS // 2:
             raise TargetLost(
                 f"target lost {SEQUENCE_MODULUS - count:,} records that it acknowledged"

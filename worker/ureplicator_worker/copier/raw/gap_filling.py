@@ -1,0 +1,317 @@
+"""Filling of source offsets without a record, so that records have the same offsets at the target.
+
+    gap of the source, up to `MARKERS_AT_MOST` --> control records of our own producer, `MARKERS` a request
+    the log is to begin behind it (`begins`)   --> fillers, which are deleted at once, then control records
+
+A control record takes an offset, and no consumer sees it. WriteTxnMarkers writes one for each entry, under
+the producer of the data, whose sequences go on: so a successor that fences that producer fences late ones
+of these, too. A log that begins far from zero gets batches of empty records, the fillers, and the log's
+start is moved behind them before the next (DeleteRecords). The last `RESERVE` offsets are control records:
+each owner that is lost meanwhile costs one, by its fence.
+
+A request of unknown outcome leaves the log's end in doubt: the partition begins again, and its end is read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name, refusal
+from ureplicator_common.kafka.provenance import SameOffsets
+from ureplicator_worker.batches.fillers import filler
+from ureplicator_worker.copier.net.buffers import Lease
+from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
+from ureplicator_worker.copier.net.connections import Connections, Via, available
+from ureplicator_worker.copier.raw.confirmations import Confirmations
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.send_window import Batch
+from ureplicator_worker.wire import delete_records_api, markers_api
+from ureplicator_worker.wire.markers_api import Filling
+from ureplicator_worker.wire.produce_api import Piece
+
+MARKERS = 500
+"""Control records of a partition in a request: brokers append them one by one."""
+MARKERS_AT_MOST = 10_000
+"""Largest gap that is filled in a log that holds records. Brokers write some 600 a second."""
+RESERVE = 64
+FILLER_RECORDS = 100_000
+FILLED_RECORDS_S = 2_000_000
+"""Fillers of a copier in a second: brokers decompress and check each of them."""
+RETRY_S = 0.1
+DELETE_TIMEOUT_MS = 10_000
+LOST = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""For a partition that a response does not name."""
+NOT_APPENDED = LEADER_MOVED | {ErrorCode.NOT_ENOUGH_REPLICAS}
+"""Answers to a control record that was surely not appended, and is requested again."""
+IN_DOUBT = "what the target has of it is in doubt, and is counted"
+
+
+@dataclass(slots=True)
+class Marked:
+    """A request for control records in flight: the gaps, and how many each is to get."""
+
+    gaps: dict[TopicPartition, tuple[SendSide, Batch, int]]
+
+
+@dataclass(slots=True)
+class Deleted:
+    """A request in flight that moves the starts of logs to these offsets."""
+
+    starts: dict[TopicPartition, tuple[SendSide, int]]
+
+
+Request = Marked | Deleted
+
+
+class GapFiller:
+    """`failed(send, reason, temporary)` for a partition that cannot be filled; `activate(send)`: it may have
+    something to send again."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        *,
+        confirmations: Confirmations,
+        failed: Callable[[SendSide, str, bool], None],
+        activate: Callable[[SendSide], None],
+        wall_s: Callable[[], float],
+    ) -> None:
+        self._connections = connections
+        self._confirmations = confirmations
+        self._failed = failed
+        self._activate = activate
+        self._wall_s = wall_s
+        self._next_filler_s = 0.0
+
+    def work(self, sends: Iterable[SendSide], now_s: float) -> None:
+        """Request what the gaps need that are due, and the starts of logs."""
+        marked: dict[Via, dict[TopicPartition, SendSide]] = {}
+        deleted: dict[Via, dict[TopicPartition, SendSide]] = {}
+        for send in sends:
+            if now_s < send.retry_at_s or send.deleting:
+                continue
+            step = self._step(send, now_s)
+            if step is not None:
+                via = available(
+                    self._connections, Via(self._leader(send), send.traffic(now_s)), now_s
+                )
+                wanted = marked if step is Marked else deleted
+                wanted.setdefault(via, {})[send.topic_partition] = send
+        for via, group in marked.items():
+            self._mark(via, group, now_s)
+        for via, group in deleted.items():
+            self._delete(via, group, now_s)
+
+    def _leader(self, send: SendSide) -> int:
+        return self._connections.leader(*send.topic_partition).node_id
+
+    def _step(self, send: SendSide, now_s: float) -> type[Request] | None:
+        """Kind of request that the partition needs next; None: none now."""
+        gap = send.window.due_gap
+        if gap is None:  # the log begins where it should, but for its start
+            return Deleted if send.begins else None
+        missing = send.window.missing_before(gap)
+        if not missing:
+            send.window.filled(send.window.begin_gap(), 0)
+            self._passed(send, gap)
+            return None
+        if send.filling and missing > RESERVE:
+            if send.log_start < send.window.target_end:
+                return Deleted
+            self._fill(send, missing - RESERVE, now_s)
+            return None
+        if send.filling:
+            send.filling = False
+            self._confirmations.need(send)
+            return None
+        if missing > MARKERS_AT_MOST:
+            self._failed(send, too_many(missing, gap.first_offset), False)
+            return None
+        return Marked
+
+    def _fill(self, send: SendSide, missing: int, now_s: float) -> None:
+        """Put a filler before the gap, at the rate of all of them."""
+        if now_s < self._next_filler_s:
+            return
+        records = min(missing, FILLER_RECORDS)
+        self._next_filler_s = max(now_s, self._next_filler_s) + records / FILLED_RECORDS_S
+        time_ms = round(self._wall_s() * 1_000)
+        at = send.window.position
+        send.window.put_first(
+            Batch(
+                memoryview(filler(records, timestamp_ms=time_ms).data),
+                lease=None,
+                first_offset=at,
+                next_offset=at,
+                leader_epoch=send.window.leader_epoch,
+                records=records,
+                max_timestamp_ms=time_ms,
+            )
+        )
+        self._activate(send)
+
+    def _mark(self, via: Via, group: Mapping[TopicPartition, SendSide], now_s: float) -> None:
+        connection = self._ready(via, group.values(), now_s)
+        if connection is None:
+            return
+        wanted: dict[TopicPartition, Filling] = {}
+        gaps: dict[TopicPartition, tuple[SendSide, Batch, int]] = {}
+        for send in self._confirmations.sendable(deque(group.values()), connection):
+            assert send.window.producer is not None
+            gap = send.window.begin_gap()
+            count = min(MARKERS, send.window.missing_before(gap))
+            wanted[send.topic_partition] = Filling(*send.window.producer, count)
+            gaps[send.topic_partition] = send, gap, count
+            send.sent_via, send.sent_at_s = via, now_s
+        if wanted:
+            request = partial(markers_api.request, wanted, coordinator_epoch=0)
+            self._send(via, connection, request, Marked(gaps), now_s)
+
+    def _delete(self, via: Via, group: Mapping[TopicPartition, SendSide], now_s: float) -> None:
+        connection = self._ready(via, group.values(), now_s)
+        if connection is None:
+            return
+        starts = {key: (send, send.window.target_end) for key, send in group.items()}
+        for send, _ in starts.values():
+            send.deleting = True
+        offsets = {key: start for key, (_, start) in starts.items()}
+        request = partial(delete_records_api.request, offsets, timeout_ms=DELETE_TIMEOUT_MS)
+        self._send(via, connection, request, Deleted(starts), now_s)
+
+    def _ready(self, via: Via, sends: Iterable[SendSide], now_s: float) -> BrokerConnection | None:
+        """A connection that takes a request; without one they try again later."""
+        connection = self._connections.connection_to(via, now_s) if via.node_id >= 0 else None
+        if connection is not None and not connection.wants_write:
+            return connection
+        if via.node_id < 0:
+            self._connections.refresh()
+        for send in sends:
+            send.retry_at_s = now_s + RETRY_S if via.node_id < 0 else now_s
+        return None
+
+    def _send(
+        self,
+        via: Via,
+        connection: BrokerConnection,
+        request: Callable[..., list[Piece]],
+        context: Request,
+        now_s: float,
+    ) -> None:
+        correlation_id = connection.next_correlation_id()
+        pieces = request(correlation_id=correlation_id, client_id=self._connections.client_id)
+        try:
+            connection.send(pieces, correlation_id=correlation_id, context=context, now_s=now_s)
+        except ConnectionClosed as error:
+            self._connections.drop(via, str(error), now_s=now_s)
+
+    def on_response(self, request: Request, lease: Lease, now_s: float) -> None:
+        try:
+            if isinstance(request, Marked):
+                codes = markers_api.parse(lease.view)
+            else:
+                answers = delete_records_api.parse(lease.view)
+                codes = {key: [code] for key, (code, _) in answers.items()}
+        finally:
+            lease.release()
+        if isinstance(request, Marked):
+            for key, (send, gap, count) in request.gaps.items():
+                if send.window.is_in_flight(gap):
+                    self._marked(send, gap, count, max(codes.get(key, [LOST])), now_s)
+        else:
+            for key, (send, start) in request.starts.items():
+                self._started(send, start, max(codes.get(key, [LOST])), now_s)
+
+    def _marked(self, send: SendSide, gap: Batch, count: int, code: int, now_s: float) -> None:
+        """The answer is that to the last of them: of several it leaves those before it open."""
+        if code == ErrorCode.NONE:
+            send.error = ""
+            send.moved_at_s = now_s
+            send.window.filled(gap, count)
+            if send.window.head is not gap:
+                self._passed(send, gap)
+        elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            send.window.lost(gap)
+            right = refusal(code, "ALTER on the cluster", self._connections.cluster)
+            self._failed(send, f"offsets without a record cannot be filled: {right}", True)
+        elif count == 1 and code in NOT_APPENDED:
+            send.window.lost(gap)
+            self._retry(send, code, now_s)
+        else:
+            send.window.lost(gap)
+            self._failed(send, f"{IN_DOUBT}: {error_name(code)}", True)
+        self._activate(send)
+
+    def _started(self, send: SendSide, start: int, code: int, now_s: float) -> None:
+        send.deleting = False
+        if code == ErrorCode.NONE:
+            send.log_start = start
+            send.begins = send.window.due_gap is not None
+        elif code == ErrorCode.POLICY_VIOLATION and not send.filling:
+            send.begins = False  # a log that is compacted only begins with control records
+        elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            right = f"DELETE on topic {send.topic_partition[0]}"
+            reason = refusal(code, right, self._connections.cluster)
+            self._failed(send, f"fillers cannot be deleted: {reason}", True)
+        elif code == ErrorCode.POLICY_VIOLATION:
+            self._failed(send, f"fillers cannot be deleted: {error_name(code)}", False)
+        else:
+            self._retry(send, code, now_s)
+        self._activate(send)
+
+    def _retry(self, send: SendSide, code: int, now_s: float) -> None:
+        send.error = error_name(code)
+        send.retry_at_s = now_s + RETRY_S
+        if code in LEADER_MOVED:
+            self._connections.refresh()
+
+    def _passed(self, send: SendSide, gap: Batch) -> None:
+        """The gap is filled. What is counted behind a position follows no record that was left out."""
+        if gap.lossy:
+            self._confirmations.need(send)
+        self._activate(send)
+
+    def on_lost(self, request: Request) -> None:
+        """The response will never come."""
+        if isinstance(request, Deleted):
+            for send, _ in request.starts.values():
+                send.deleting = False
+                self._activate(send)
+            return
+        for send, gap, _ in request.gaps.values():
+            if send.window.is_in_flight(gap):
+                send.window.lost(gap)
+                self._failed(send, IN_DOUBT, True)
+
+
+def at_gap(send: SendSide) -> bool:
+    """Offsets are to be filled, or the log's start to be moved, before anything else is sent."""
+    window, head = send.window, send.window.head
+    if window.in_flight or (head is not None and head.is_filler and not head.is_gap):
+        return False
+    return send.begins or (head is not None and head.is_gap)
+
+
+def shifted(send: SendSide, batch: Batch, target: int) -> SameOffsets:
+    """State of equal offsets with a batch that lies at this offset of the target; -1: it is not known."""
+    assert send.same is not None
+    shift = target - batch.first_offset
+    if target < 0 or batch.is_filler or shift == send.same.shift:
+        return send.same
+    return SameOffsets(batch.first_offset, shift, send.shift_reason if shift else "")
+
+
+def filling_text(send: SendSide) -> str:
+    """Offsets that are filled before the first record, and the time that the rest takes at least."""
+    done, whole = send.window.target_end, send.window.position
+    left_s = (whole - done) / FILLED_RECORDS_S
+    return f"filling offsets: {done:,} of {whole:,}, {left_s:,.0f} s left at least"
+
+
+def too_many(missing: int, offset: int) -> str:
+    return (
+        f"{missing:,} offsets without a record from {offset:,} on are more than can be filled"
+        f" ({MARKERS_AT_MOST:,}): copy the topic with mapped offsets"
+    )

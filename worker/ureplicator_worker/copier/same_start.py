@@ -1,0 +1,78 @@
+"""Equal offsets of a partition at its start. Pure.
+
+| the position          | the target's log                 | offsets                                        |
+|-----------------------|----------------------------------|------------------------------------------------|
+| a first one           | is empty, and ends before it     | the same, once the log begins there (`filling`)|
+| a first one           | holds records, or ends behind it | refused                                        |
+| stored, of this kind  |                                  | as stored                                      |
+| stored, mapped so far |                                  | by the present ends of both logs               |
+| behind a gap          |                                  | by the present ends of both logs               |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ureplicator_common.kafka import PartitionUnavailable
+from ureplicator_common.kafka.provenance import Provenance, SameOffsets
+from ureplicator_common.model import Partition
+from ureplicator_worker.copier.messages import FindStarts
+from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.start_position import CannotStart
+
+MAPPED = "copied with mapped offsets before"
+
+Start = StartPosition | CannotStart
+
+
+def with_same_offsets(job: FindStarts, found: Mapping[Partition, Start]) -> dict[Partition, Start]:
+    """The starts that were found, with the state of equal offsets where the topic shall have them."""
+    return {
+        part: _with_same(part, job, start)
+        if isinstance(start, StartPosition)
+        and job.grants[part].settings.has_same_offsets(part.topic)
+        else start
+        for part, start in found.items()
+    }
+
+
+def _with_same(partition: Partition, job: FindStarts, start: StartPosition) -> Start:
+    key = (job.grants[partition].target_topic, partition.number)
+    former = Provenance.decode(job.stored[key].metadata) if job.stored[key].offset >= 0 else None
+    if start.gap or (former is not None and former.same is None):
+        return replace(start, same=_by_ends(start, start.gap or MAPPED))
+    if former is None or former.same is None:
+        return _first(start, job.target.starts.get(key), name=f"{key[0]}/{key[1]}")
+    same = former.same
+    if same.filling != start.position or start.counted is not None:
+        same = same._replace(filling=-1)
+    return replace(start, same=same)
+
+
+def _by_ends(start: StartPosition, reason: str) -> SameOffsets:
+    shift = start.target_end - start.position
+    return SameOffsets(start.position, shift, reason if shift else "")
+
+
+def _first(
+    start: StartPosition, log_start: int | PartitionUnavailable | None, *, name: str
+) -> Start:
+    """A log that is empty, and begins where the source's does."""
+    if not isinstance(log_start, int):
+        return CannotStart(f"target: where {name} begins is not known: {log_start}", temporary=True)
+    if log_start < start.target_end:
+        held = f"holds offsets {log_start:,} to {start.target_end - 1:,}"
+        return CannotStart(f"{_needs_empty(name)}: it {held}", temporary=False)
+    if start.target_end > start.position:
+        ends = f"ends at {start.target_end:,}, behind the source's {start.position:,}"
+        return CannotStart(f"{_needs_empty(name)}: its log {ends}", temporary=False)
+    filling = start.position if start.position > 0 else -1
+    return replace(start, same=SameOffsets(start.position, filling=filling))
+
+
+def _needs_empty(name: str) -> str:
+    return (
+        f"the same offsets need a new target partition, which {name} is not"
+        " (delete the target topic, or copy with mapped offsets)"
+    )
