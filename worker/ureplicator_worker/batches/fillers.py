@@ -31,8 +31,12 @@ def filler(records: int, *, timestamp_ms: int) -> Built:
         records=records,
         times_ms=(timestamp_ms, timestamp_ms),
     )
-    none = {"producer_id": NO_PRODUCER, "producer_epoch": NO_PRODUCER, "sequence": NO_PRODUCER}
-    stamp(memoryview(built.data), **none)
+    stamp(
+        memoryview(built.data),
+        producer_id=NO_PRODUCER,
+        producer_epoch=NO_PRODUCER,
+        sequence=NO_PRODUCER,
+    )
     return built
 
 

@@ -174,6 +174,9 @@ class RawLane:
     def finish(self, partition: Partition) -> None:
         raw = self._partitions[partition]
         self._source.finish(raw.fetch)
+        if raw.send.begins:  # the next owner goes on filling
+            raw.send.suspended = True
+            raw.window.discard()
         raw.finish()
 
     def drop(self, partition: Partition) -> None:

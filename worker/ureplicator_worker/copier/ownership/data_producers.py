@@ -93,7 +93,7 @@ class DataProducers:
     def _beginning(self, event: Begun, producer: DataProducer, now_s: float) -> StartPosition:
         """While a log is being filled, sequences tell nothing about records of the source."""
         same = event.beginning.same
-        if same is not None and same.filling >= 0:
+        if same is not None and same.filling >= 0 and not event.beginning.shared:
             producer = producer._replace(sequence=UNCOUNTED)
         return replace(
             event.beginning,

@@ -94,7 +94,7 @@ class GapFiller:
             if now_s < send.retry_at_s or send.deleting:
                 continue
             step = self._step(send, now_s)
-            if step is not None:
+                if step is not None:
                 via = available(
                     self._connections, Via(self._leader(send), send.traffic(now_s)), now_s
                 )
@@ -112,7 +112,7 @@ class GapFiller:
         """Kind of request that the partition needs next; None: none now."""
         gap = send.window.due_gap
         if gap is None:  # the log begins where it should, but for its start
-            return Deleted if send.begins else None
+            return Deleted
         missing = send.window.missing_before(gap)
         if not missing:
             send.window.filled(send.window.begin_gap(), 0)
@@ -174,7 +174,7 @@ class GapFiller:
         connection = self._ready(via, group.values(), now_s)
         if connection is None:
             return
-        starts = {key: (send, send.window.target_end) for key, send in group.items()}
+        starts = {key: (send, start_of(send)) for key, send in group.items()}
         for send, _ in starts.values():
             send.deleting = True
         offsets = {key: start for key, (_, start) in starts.items()}
@@ -284,6 +284,12 @@ class GapFiller:
             if send.window.is_in_flight(gap):
                 send.window.lost(gap)
                 self._failed(send, IN_DOUBT, True)
+
+
+def start_of(send: SendSide) -> int:
+    """Offset before which the target's log holds fillers, and nothing that was copied."""
+    assert send.same is not None
+    return min(send.window.target_end, send.same.since)
 
 
 def at_gap(send: SendSide) -> bool:

@@ -200,7 +200,7 @@ class SendSide:
             transactional=grant.settings.is_transactional(partition.topic),
             fenced=beginning.appends is not None,
             same=beginning.same,
-            begins=beginning.same is not None and beginning.same.since == beginning.position > 0,
+            begins=beginning.same is not None and beginning.same.filling >= 0,
             filling=beginning.same is not None and beginning.same.filling >= 0,
             shared=beginning.shared,
             shift_reason=beginning.shift_reason or FOREIGN,
@@ -225,8 +225,8 @@ class SendSide:
 
 
 def same_offsets(send: SendSide) -> SameOffsets | None:
-    """State of equal offsets for a position; fillers that are there are no more to come."""
-    if send.same is None or send.filling:
+    """State of equal offsets for a position."""
+    if send.same is None or send.begins:
         return send.same
     return send.same._replace(filling=-1)
 

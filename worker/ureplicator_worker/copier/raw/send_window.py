@@ -326,7 +326,8 @@ class SendWindow:
         if not self._in_flight:
             return True
         return (
-            len(self._in_flight) < self.limit
+            not self._in_flight[-1].is_gap
+            and len(self._in_flight) < self.limit
             and not self._disturbed
             and self._appended_ms >= expired_ms
             and self._in_flight[-1].max_timestamp_ms >= expired_ms
