@@ -94,7 +94,7 @@ class GapFiller:
             if now_s < send.retry_at_s or send.deleting:
                 continue
             step = self._step(send, now_s)
-                if step is not None:
+            if step is not None:
                 via = available(
                     self._connections, Via(self._leader(send), send.traffic(now_s)), now_s
                 )

@@ -18,8 +18,8 @@ from ureplicator_worker.copier.takeover.target_tail import TargetTail
 
 
 class SharedTail(TargetTail):
-    """See `TargetTail`. `following`: the next sequence by the leader; the log may not show it yet. `known`: the
-    leader knows the producer; else the log must hold nothing of it."""
+    """See `TargetTail`. `following`: the next sequence by the leader; the log may not show it yet. `known`:
+    the leader knows the producer; else the log must hold nothing of it."""
 
     def __init__(
         self,
