@@ -1,0 +1,41 @@
+"""Fillers: batches of many empty records, with which a log comes to an offset far up in a short time.
+
+A record without key, value and headers takes 9 bytes in a batch, nearly the same ones as the record before:
+zstd makes 85 KB of 100,000, gzip 139 KB. Consumers see fillers until they are deleted (`delete_records_api`).
+"""
+
+from __future__ import annotations
+
+from ureplicator_worker.batches.codecs import ZSTD
+from ureplicator_worker.batches.header import stamp
+from ureplicator_worker.batches.offsets import SourceOffsets
+from ureplicator_worker.batches.records import CODE_SIZE, CODES, Built, zigzag
+
+CODEC = ZSTD
+NO_PRODUCER = -1
+_START = b"\0\0"
+"""No attributes, and no time behind the batch's."""
+_REST = b"\x01\x01\0"
+"""Key and value null, no headers."""
+
+
+def filler(records: int, *, timestamp_ms: int) -> Built:
+    """One batch of so many records, at least one, of no producer. May be stamped with others, as often as
+    wanted; its checksum is valid."""
+    assert records > 0
+    deltas = [*CODES[:records], *map(zigzag, range(CODE_SIZE, records))]
+    built = Built.of(
+        b"".join(map(_record, deltas)),
+        codec=CODEC,
+        offsets=SourceOffsets.from_(0),
+        records=records,
+        times_ms=(timestamp_ms, timestamp_ms),
+    )
+    view = memoryview(built.data)
+    stamp(view, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER, sequence=NO_PRODUCER)
+    return built
+
+
+def _record(delta: bytes) -> bytes:
+    """Record at this delta of offsets."""
+    return CODES[len(_START) + len(delta) + len(_REST)] + _START + delta + _REST
