@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.protocol.admin import DeleteRecordsResponse
 from kafka.protocol.consumer import FetchResponse
-from kafka.protocol.producer import ProduceResponse
+from kafka.protocol.producer import ProduceResponse, WriteTxnMarkersResponse
 
 from ureplicator_testkit.records import batches
-from ureplicator_worker.wire import fetch_api, produce_api, varint
+from ureplicator_worker.wire import (
+    delete_records_api,
+    fetch_api,
+    markers_api,
+    produce_api,
+    varint,
+)
 from ureplicator_worker.wire.varint import MalformedResponse
 
 PRODUCE: Any = ProduceResponse
@@ -79,9 +86,36 @@ def produced(version: int) -> bytes:
     return bytes(response.encode(framed=False, header=True))
 
 
-WHOLE = {f"fetch {version}": fetched(version) for version in (12, 13, 16)} | {
-    f"produce {version}": produced(version) for version in (9, 10, 13)
-}
+def marked(version: int) -> bytes:
+    results = WriteTxnMarkersResponse.WritableTxnMarkerResult
+    topics = results.WritableTxnMarkerTopicResult
+    rows = [
+        topics.WritableTxnMarkerPartitionResult(partition_index=number, error_code=6)
+        for number in range(3)
+    ]
+    result = results(producer_id=7, topics=[topics(name="topic", partitions=rows)] * 2)
+    response = WriteTxnMarkersResponse(version=version, markers=[result] * 2)
+    response.with_header(correlation_id=1, client_id="")
+    return bytes(response.encode(framed=False, header=True))
+
+
+def deleted(version: int) -> bytes:
+    topics = DeleteRecordsResponse.DeleteRecordsTopicResult
+    rows = [
+        topics.DeleteRecordsPartitionResult(partition_index=number, error_code=0, low_watermark=9)
+        for number in range(3)
+    ]
+    topic = topics(name="topic", partitions=rows)
+    response = DeleteRecordsResponse(version=version, throttle_time_ms=0, topics=[topic] * 2)
+    response.with_header(correlation_id=1, client_id="")
+    return bytes(response.encode(framed=False, header=True))
+
+
+WHOLE = (
+    {f"fetch {version}": fetched(version) for version in (12, 13, 16)}
+    | {f"produce {version}": produced(version) for version in (9, 10, 13)}
+    | {"mark 1": marked(1), "delete 2": deleted(2)}
+)
 
 
 def parse(kind: str, raw: bytes) -> None:
@@ -91,6 +125,10 @@ def parse(kind: str, raw: bytes) -> None:
         api, version = kind.split()
         if api == "produce":
             produce_api.parse(view, int(version))
+        elif api == "mark":
+            markers_api.parse(view)
+        elif api == "delete":
+            delete_records_api.parse(view)
         else:
             for row in fetch_api.parse(view, int(version)).partitions:
                 assert 0 <= row.start <= row.end <= len(raw)

@@ -31,12 +31,8 @@ def filler(records: int, *, timestamp_ms: int) -> Built:
         records=records,
         times_ms=(timestamp_ms, timestamp_ms),
     )
-    stamp(
-        memoryview(built.data),
-        producer_id=NO_PRODUCER,
-        producer_epoch=NO_PRODUCER,
-        sequence=NO_PRODUCER,
-    )
+    view = memoryview(built.data)
+    stamp(view, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER, sequence=NO_PRODUCER)
     return built
 
 

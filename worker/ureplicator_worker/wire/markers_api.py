@@ -46,7 +46,7 @@ class Filling(NamedTuple):
 
     producer_id: int
     epoch: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides the method of tuples
 
 
 def request(

@@ -1,7 +1,8 @@
 """One partition's log in memory, which accepts batches by a broker's rules.
 
 Base offset 0, a correct checksum, as many records as offsets, and idempotence: the last five batches of a
-producer are remembered, and an unknown producer may begin anywhere, and so may a newer epoch of a known one.
+producer are remembered. An unknown producer may begin anywhere, a newer epoch of a known one with sequence 0,
+and so may one of which only control records are known.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ureplicator_testkit.records.batches import (
     checksum_fits,
     compacted,
     decode,
+    marker,
     patched,
 )
 from ureplicator_testkit.records.batches import field as header_field
@@ -31,15 +33,31 @@ MARKER_TYPE = slice(HEADER_BYTES + 7, HEADER_BYTES + 9)
 its key."""
 ABORT = b"\0\0"
 
+Outcome = tuple[int, int]
+"""Error code, and an offset; -1 with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProducer:
+    """What a log knows of a producer; -1 stands for nothing."""
+
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start: int
+
 
 @dataclass
 class BatchLog(Log):
     """One partition. `taken`: batches as they were produced or put, with their offsets set. `aborted`:
     producer id, first and last offset (the marker's) of aborted transactions.
 
-    `expired_ms`: producers whose last batch is of a time before are forgotten, at once. `_epochs`: the first
-    offset of each, of the batches `_followed`. `_passed`: an offset, and how many batches end before it.
-    `_removed`: batches as they were before retention or compaction, by their first offset.
+    `expired_ms`: producers whose last batch is of a time before are forgotten, at once, but those whose last
+    is a control record (`marked`): it has the time of the broker. `coordinator_epochs`: of the last control
+    record on request. `_times_ms`: of the last batches of producers. `_epochs`: the first offset of each, of
+    the batches `_followed`. `_passed`: an offset, and how many batches end before it. `_removed`: batches as
+    they were before retention or compaction, by their first offset.
     """
 
     taken: list[bytes] = field(default_factory=list)
@@ -48,7 +66,10 @@ class BatchLog(Log):
     transactions: dict[int, int] = field(default_factory=dict)
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
     producer_epochs: dict[int, int] = field(default_factory=dict)
+    coordinator_epochs: dict[int, int] = field(default_factory=dict)
+    marked: set[int] = field(default_factory=set)
     expired_ms: int = -1
+    _times_ms: dict[int, int] = field(default_factory=dict)
     _epochs: dict[int, int] = field(default_factory=dict)
     _followed: int = 0
     _passed: tuple[int, int] = (0, 0)
@@ -80,19 +101,59 @@ class BatchLog(Log):
         if epoch > self.producer_epochs.get(producer, 0):
             self.producer_epochs[producer] = epoch
             self.producers.pop(producer, None)
+        self.marked.add(producer)
+
+    def mark(self, producer: int, epoch: int, *, coordinator_epoch: int, commit: bool) -> int:
+        """Append a control record (WriteTxnMarkers); error code. The sequence goes on in the same epoch."""
+        self._expire()
+        if epoch < self.producer_epochs.get(producer, epoch):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < self.coordinator_epochs.get(producer, coordinator_epoch):
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        written = marker(base_offset=0, producer_id=producer, producer_epoch=epoch, commit=commit)
+        self.put(written)
+        self.producer_epochs[producer] = epoch
+        self.coordinator_epochs[producer] = coordinator_epoch
+        self._times_ms[producer] = header_field(written, "max_timestamp")
+        return ErrorCode.NONE
+
+    def known_producers(self) -> dict[int, KnownProducer]:
+        """State of producers as DescribeProducers shows it."""
+        self._expire()
+        return {
+            producer: KnownProducer(
+                epoch,
+                known[-1][1] if (known := self.producers.get(producer)) else -1,
+                self._times_ms.get(producer, -1),
+                self.coordinator_epochs.get(producer, -1),
+                self.transactions.get(producer, -1),
+            )
+            for producer, epoch in self.producer_epochs.items()
+        }
 
     def forget_producers(self) -> None:
-        self.producers.clear()
-        self.producer_epochs.clear()
+        for producer in {*self.producer_epochs, *self.marked}:
+            self._forget(producer)
+
+    def _forget(self, producer: int) -> None:
+        self.marked.discard(producer)
+        self.producers.pop(producer, None)
+        self.producer_epochs.pop(producer, None)
+        self.coordinator_epochs.pop(producer, None)
+        self._times_ms.pop(producer, None)
 
     def _expire(self) -> None:
-        times = {
-            header_field(batch, "base_offset"): header_field(batch, "max_timestamp")
-            for batch in self.taken[-REMEMBERED:]
-        }
-        for producer, known in list(self.producers.items()):
-            if known and times.get(known[-1][2], self.expired_ms) < self.expired_ms:
-                self.producers.pop(producer, None)
+        for producer, time_ms in [*self._times_ms.items()]:
+            if time_ms < self.expired_ms and producer not in self.marked:
+                self._forget(producer)
+
+    def delete_before(self, offset: int) -> Outcome:
+        """The log start after DeleteRecords. An offset of -1: all that consumers see."""
+        wanted = self.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= self.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+        self.delete(wanted)
+        return ErrorCode.NONE, self.start
 
     def delete(self, start: int) -> None:
         """Records before the offset are gone. A batch that reaches beyond stays, as with DeleteRecords."""
@@ -139,8 +200,25 @@ class BatchLog(Log):
             producer = header_field(batch, "producer_id")
             epoch = header_field(batch, "producer_epoch")
             present[producer] = max(epoch, present.get(producer, epoch))
-        self.producer_epochs = {id: at for id, at in present.items() if id in self.producer_epochs}
-        self.producers = {id: rows for id, rows in self.producers.items() if id in present}
+        former = self.producer_epochs
+        self.producer_epochs = {id: at for id, at in present.items() if id in former}
+        self.producers = {
+            id: self.producers[id]
+            if id in self.producers and epoch == former[id]
+            else self._remembered(id)
+            for id, epoch in self.producer_epochs.items()
+        }
+
+    def _remembered(self, producer: int) -> deque[tuple[int, int, int]]:
+        """Sequences and offsets of a producer's last batches in its present epoch, by those in the log."""
+        own = (producer, self.producer_epochs[producer])
+        sent = (
+            batch
+            for batch in self.taken
+            if (header_field(batch, "producer_id"), header_field(batch, "producer_epoch")) == own
+            and not header_field(batch, "attributes") & CONTROL
+        )
+        return deque(map(_sequences, sent), maxlen=REMEMBERED)
 
     @property
     def whole(self) -> list[bytes]:
@@ -161,12 +239,13 @@ class BatchLog(Log):
         self.transactions.clear()
         for batch in self.taken:
             self._follow_transaction(batch)
-        for producer, known in list(self.producers.items()):
-            kept = [row for row in known if row[2] < end]
-            self.producers[producer] = deque(kept, maxlen=REMEMBERED)
+        for producer in [*self.producers]:
+            self.producers[producer] = kept = self._remembered(producer)
+            if not kept and producer not in self.marked:
+                self._forget(producer)
 
-    def produce(self, batch: bytes) -> tuple[int, int]:
-        """(error, base offset)."""
+    def produce(self, batch: bytes) -> Outcome:
+        """The base offset."""
         count = header_field(batch, "records")
         if header_field(batch, "base_offset"):
             return INVALID_RECORD, -1
@@ -176,25 +255,32 @@ class BatchLog(Log):
             return ErrorCode.CORRUPT_MESSAGE, -1
         if header_field(batch, "last_offset_delta") != count - 1:
             return INVALID_RECORD, -1
-        first = header_field(batch, "base_sequence")
-        producer = header_field(batch, "producer_id")
-        last = (first + count - 1) % SEQUENCES
+        if header_field(batch, "producer_id") < 0:
+            self.put(batch)
+            return ErrorCode.NONE, self.end - count
+        return self._produce_once(batch)
+
+    def _produce_once(self, batch: bytes) -> Outcome:
+        producer, epoch = header_field(batch, "producer_id"), header_field(batch, "producer_epoch")
+        first, last, _ = _sequences(batch)
         self._expire()
-        epoch = header_field(batch, "producer_epoch")
-        if epoch < self.producer_epochs.get(producer, epoch):
+        known_epoch = self.producer_epochs.get(producer)
+        if known_epoch is not None and epoch < known_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
-        if epoch > self.producer_epochs.get(producer, epoch):
-            self.producers.pop(producer, None)
-        self.producer_epochs[producer] = epoch
-        known = self.producers.setdefault(producer, deque(maxlen=REMEMBERED))
+        known = self.producers.get(producer, ()) if epoch == known_epoch else ()
         for old_first, old_last, offset in known:
             if (old_first, old_last) == (first, last):
                 return ErrorCode.NONE, offset
-        if known and first != (known[-1][1] + 1) % SEQUENCES:
+        following = (known[-1][1] + 1) % SEQUENCES if known else 0
+        if known_epoch is not None and first != following:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-        known.append((first, last, self.end))
+        base = self.end
+        self.producers[producer] = deque((*known, (first, last, base)), maxlen=REMEMBERED)
+        self.producer_epochs[producer] = epoch
+        self.marked.discard(producer)
+        self._times_ms[producer] = header_field(batch, "max_timestamp")
         self.put(batch)
-        return ErrorCode.NONE, known[-1][2]
+        return ErrorCode.NONE, base
 
     def committed(self, *, stable: bool = True) -> list[bytes]:
         """Batches that a consumer with read_committed gets, from the beginning, before anything was removed.
@@ -259,6 +345,13 @@ class BatchLog(Log):
 
 def last_offset(batch: bytes) -> int:
     return header_field(batch, "base_offset") + header_field(batch, "last_offset_delta")
+
+
+def _sequences(batch: bytes) -> tuple[int, int, int]:
+    """First and last sequence, and first offset."""
+    first = header_field(batch, "base_sequence")
+    last = (first + header_field(batch, "last_offset_delta")) % SEQUENCES
+    return first, last, header_field(batch, "base_offset")
 
 
 def is_plain(batch: bytes) -> bool:

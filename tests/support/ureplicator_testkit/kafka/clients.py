@@ -12,7 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from kafka.protocol.admin.transactions import (  # type: ignore[import-untyped]  # no stubs
+    DescribeProducersResponse,
+)
 from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.metadata import ApiVersionsResponse
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import (
@@ -40,6 +44,7 @@ from ureplicator_common.kafka.client import (
     Leader,
 )
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.kafka.producer_states import DESCRIBE_PRODUCERS
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
 from ureplicator_testkit.kafka.cluster import (
     ClusterModel,
@@ -49,19 +54,21 @@ from ureplicator_testkit.kafka.cluster import (
     numbered_ids,
 )
 from ureplicator_testkit.kafka.ledger import Ledger
+from ureplicator_testkit.kafka.log_requests import describe_producers
 
 NO_LEADER = Leader(-1, -1)
 
 
 class MemoryCluster(ClusterClient):
     """Metadata, offsets and producer ids of a cluster. `leaderless`: partitions without a
-    leader; `failures`: so many requests fail next."""
+    leader; `failures`: so many requests fail next; `versions`: those of requests, by API key."""
 
     def __init__(self, model: ClusterModel[Any]) -> None:
         super().__init__("nowhere:1", name=model.cluster_id)
         self.model = model
         self.leaderless: set[TopicPartition] = set()
         self.failures = 0
+        self.versions = {DESCRIBE_PRODUCERS: 0}
         self.closed = False
         self._paused_s = 0.0
         self.pause = self._pass
@@ -81,11 +88,17 @@ class MemoryCluster(ClusterClient):
         return replace(view, leaders={**view.leaders, **lost})
 
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
-        """Requests to a broker by its address: ListOffsets, and the fetches of brokers in memory."""
+        """Requests to a broker by its address: ListOffsets, and fetches and producers of those in memory."""
+        model: Any = self.model
         if response is FetchResponse:
             self._request("fetch")
-            model: Any = self.model
             return model.fetch(broker.node_id, request)
+        if response is ApiVersionsResponse:
+            self._request("versions")
+            return self._versions(response)
+        if response is DescribeProducersResponse:
+            self._request("describe producers")
+            return describe_producers(model, broker.node_id, request, response)
         self._request("list offsets")
         rows = response.ListOffsetsTopicResponse
         return response(
@@ -101,6 +114,13 @@ class MemoryCluster(ClusterClient):
                 for topic in request.topics
             ],
         )
+
+    def _versions(self, response: Any) -> Any:
+        rows = response.ApiVersion
+        keys = [
+            rows(api_key=key, min_version=0, max_version=at) for key, at in self.versions.items()
+        ]
+        return response(error_code=0, api_keys=keys)
 
     def _offset(self, rows: Any, topic: str, row: Any, *, isolation: int) -> Any:
         log = self.model.logs[topic, row.partition_index]

@@ -1,4 +1,5 @@
-"""Brokers in memory that can fail: they speak Fetch 12, 13, 16 and Produce 9, 10, 13 over socket pairs.
+"""Brokers in memory that can fail: they speak Fetch 12, 13, 16 and Produce 9, 10, 13 over socket pairs,
+WriteTxnMarkers and DeleteRecords (`log_requests`).
 
 They run only when `pump` is called, in the thread of the test, so the test decides the order of
 events. Fetches are read_committed: up to the last stable offset, with the aborted
@@ -15,20 +16,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse, WriteTxnMarkersRequest
 
 from ureplicator_common.kafka.client import READ_COMMITTED
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.kafka.cluster import ClusterModel, TopicPartition
-from ureplicator_worker.wire import fetch_api, produce_api
+from ureplicator_testkit.kafka.log_requests import delete_records, write_markers
+from ureplicator_worker.wire import delete_records_api, fetch_api, markers_api, produce_api
 
 TURN_MS = 30
 READ_BYTES = 1 << 16
 """Less than what the allocator maps and unmaps for each call."""
 
+Script = dict[TopicPartition, deque[int]]
 CheckTransaction = Callable[[TopicPartition, bytes, int], int]
+APPENDING = (produce_api.API_KEY, markers_api.API_KEY)
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,8 @@ class Peer:
 
 class MemoryKafka(ClusterModel[BatchLog]):
     """Knobs: `max_connections` (that a node admits), `refuse` (error codes of the next produces or fetches of
-    a partition), `messages` (beside errors of its produces), `belated` (error
+    a partition), `refuse_markers`, `refuse_deletions` (of its next control records on request, and of its
+    next DeleteRecords), `messages` (beside errors of its produces), `belated` (error
     codes of the next produces, which the log takes none the less), `silent` (nodes
     that read and never respond), `frozen` (nodes that do not even read), `down` (nodes that no
     connection reaches), `cut_after` (bytes that a node still sends before it breaks the
@@ -82,14 +88,21 @@ class MemoryKafka(ClusterModel[BatchLog]):
     that a read of a partition takes, as from tiered storage: a fetch that waits less is answered without a
     batch), `empty_fetches` (how many next fetches of a partition are answered so, however long they wait),
     `throttled_fetches` (throttle times of the next responses to fetches, which have no partitions),
-    `delaying` (nodes whose next produce is under way when its connection breaks: it arrives with
-    `arrive`)."""
+    `delaying` (nodes whose next produce, or request of control records, is under way when its connection
+    breaks: it arrives with `arrive`)."""
 
     def __init__(self, cluster_id: str, topics: Mapping[str, int], *, nodes: int = 1) -> None:
         super().__init__(cluster_id, topics, log=BatchLog, nodes=nodes)
-        self.newest = {fetch_api.API_KEY: fetch_api.LEADERS, produce_api.API_KEY: produce_api.IDS}
+        self.newest = {
+            fetch_api.API_KEY: fetch_api.LEADERS,
+            produce_api.API_KEY: produce_api.IDS,
+            markers_api.API_KEY: markers_api.VERSION,
+            delete_records_api.API_KEY: delete_records_api.VERSION,
+        }
         self.max_connections = 1_000
-        self.refuse: dict[TopicPartition, deque[int]] = {}
+        self.refuse: Script = {}
+        self.refuse_markers: Script = {}
+        self.refuse_deletions: Script = {}
         self.messages: dict[TopicPartition, str] = {}
         self.belated: dict[TopicPartition, deque[int]] = {}
         self.silent: set[int] = set()
@@ -176,7 +189,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
             with memoryview(peer.incoming) as incoming:
                 request = bytes(incoming[4 : 4 + size])
             del peer.incoming[: 4 + size]
-            if peer.node_id in self.delaying and api_key(request) == produce_api.API_KEY:
+            if peer.node_id in self.delaying and api_key(request) in APPENDING:
                 self.delaying.remove(peer.node_id)
                 self._delayed.append((peer, request))
                 self._close(peer)
@@ -191,7 +204,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 return
 
     def arrive(self) -> None:
-        """The delayed produces, whatever has happened since. No client gets a response."""
+        """The delayed requests, whatever has happened since. No client gets a response."""
         while self._delayed:
             self._respond(*self._delayed.popleft())
 
@@ -237,17 +250,29 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 for row in topic.partition_responses
             ):
                 peer.busy_turns = request.timeout_ms // TURN_MS
-        else:
+        elif api_key(raw) == fetch_api.API_KEY:
             response = self.fetch(node_id, FetchRequest.decode(raw, version=version, header=True))
+        else:
+            response = self._about_logs(node_id, raw, version)
         response.with_header(correlation_id=correlation_id, client_id="")
         return bytes(response.encode(framed=True, header=True))
 
-    def _fault(self, node_id: int, key: TopicPartition) -> int:
+    def _about_logs(self, node_id: int, raw: bytes, version: int) -> Any:
+        """Response to WriteTxnMarkers or DeleteRecords."""
+        is_markers = api_key(raw) == markers_api.API_KEY
+        kind: Any = WriteTxnMarkersRequest if is_markers else DeleteRecordsRequest
+        perform = write_markers if is_markers else delete_records
+        script = self.refuse_markers if is_markers else self.refuse_deletions
+        request = kind.decode(raw, version=version, header=True)
+        self.requests.append(request)
+        return perform(self.logs, request, fault=lambda key: self._fault(node_id, key, script))
+
+    def _fault(self, node_id: int, key: TopicPartition, script: Script) -> int:
         if key not in self.logs:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.leaders[key] != node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        codes = self.refuse.get(key)
+        codes = script.get(key)
         return codes.popleft() if codes else ErrorCode.NONE
 
     def _produce(self, node_id: int, request: Any) -> Any:
@@ -261,7 +286,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
                 key = (self._name(topic.name or str(topic.topic_id)), row.index)
                 if key in self.omit:
                     continue
-                error, offset = self._fault(node_id, key), -1
+                error, offset = self._fault(node_id, key, self.refuse), -1
                 if request.version >= produce_api.IDS and key not in self.logs:
                     error = ErrorCode.UNKNOWN_TOPIC_ID
                 if not error:
@@ -384,7 +409,7 @@ class MemoryKafka(ClusterModel[BatchLog]):
         """A leader compares the epoch that the client knows with its own (KIP-320)."""
         if version >= fetch_api.IDS and key not in self.logs:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        fault = self._fault(node_id, key)
+        fault = self._fault(node_id, key, self.refuse)
         known = want.current_leader_epoch
         if fault or known < 0 or known == self.logs[key].epoch:
             return fault

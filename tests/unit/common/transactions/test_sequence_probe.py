@@ -64,7 +64,7 @@ class Probed(Coordinator):
             self.late -= 1
         sequence = field(batch, "base_sequence")
         if self.forgets or (self.gaps and sequence > 1):
-            self.log.producers.clear()
+            self.log.forget_producers()
         return self.log.produce(batch)
 
 
