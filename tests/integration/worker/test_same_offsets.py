@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ureplicator_testkit.copier.lane import RealLane
-from ureplicator_testkit.copier.owners import COPIED_S, COUNT, EXACTLY_ONCE, Takeover
+from ureplicator_testkit.copier.owners import COUNT, EXACTLY_ONCE, Takeover
 from ureplicator_testkit.histories.events import READ_UNCOMMITTED
 from ureplicator_testkit.records.topics import delete_records, offsets, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.provenance import UNCOUNTED, Provenance
 from ureplicator_common.model import Delivery, GapPolicy, Partition, RouteSettings
 from ureplicator_testkit.copier.ledger_fleet import Owner, WorkerLine
 from ureplicator_testkit.copier.line import ROUTE, seen
@@ -167,8 +167,12 @@ class FencedFleet(TransactionFleet):
                 self._checked[key] = state
                 self._check(key, position)
 
+    def _copied(self, key: TopicPartition) -> list[Record]:
+        """Records of the target."""
+        return committed(self.target, key, stable=False)
+
     def _check(self, key: TopicPartition, position: int) -> None:
-        found = committed(self.target, key, stable=False)
+        found = self._copied(key)
         expected = committed(self.source, key)
         rows, places = seen(expected), {row.value: at for at, row in enumerate(expected)}
         copied = [places.get(row.value, -1) for row in found]
@@ -195,6 +199,8 @@ class FencedFleet(TransactionFleet):
         assert used <= self._named[key], (key, used, "not named before")
         provenance = Provenance.decode(self.ledger.read(key).metadata)
         if provenance is None or provenance.appends is None or key in self.elected:
+            return
+        if provenance.appends.sequence == UNCOUNTED:
             return
         own, end = provenance.appends, provenance.target_end
         counts = [

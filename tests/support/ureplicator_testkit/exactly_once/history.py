@@ -9,6 +9,7 @@ from random import Random
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
 from ureplicator_common.model import RouteSettings
 from ureplicator_testkit.copier.fenced_fleet import FencedFleet
+from ureplicator_testkit.copier.same_fleet import SameFleet
 from ureplicator_testkit.copier.transaction_fleet import (
     PARTITIONS,
     PROTOCOLS,
@@ -34,7 +35,9 @@ def fleet_of(
     protocol = protocol or random.choice(PROTOCOLS)
     if settings.is_fenced("t"):
         settings = variant(random, settings)
-    kind = FencedFleet if settings.is_fenced("t") else TransactionFleet
+    kind: type[TransactionFleet] = TransactionFleet
+    if settings.is_fenced("t"):
+        kind = SameFleet if settings.has_same_offsets("t") else FencedFleet
     fleet = kind(protocol, *WORKERS, nodes=NODES, settings=settings)
     fleet.ledger.epochs_each = random.choice([2, 5, EPOCHS])
     try:

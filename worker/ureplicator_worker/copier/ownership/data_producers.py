@@ -7,10 +7,10 @@ its sequences there begin at 0. So partitions share one until one of them begins
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ureplicator_common.clock import Clock, SystemClock
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer
@@ -46,12 +46,12 @@ class DataProducers:
         new_name: Callable[[], str],
         *,
         check: CheckTarget | None = None,
-        wall_s: Callable[[], float] = time.time,
+        clock: Clock | None = None,
     ) -> None:
         self._store = store
         self._new_name = new_name
         self._check = check
-        self._wall_s = wall_s
+        self._clock = clock or SystemClock()
         self._target = CheckedTarget()
         self._current: DataProducer | None = None
         self._served: set[TargetPartition] = set()
@@ -120,7 +120,7 @@ class DataProducers:
         }
         if same and self._check is not None:
             self._target = self._check.checked()
-        oldest_ms = round((self._wall_s() - self._target.kept_s) * 1_000)
+        oldest_ms = self._clock.wall_ms() - round(self._target.kept_s * 1_000)
         return dict.fromkeys(same, oldest_ms)
 
     def assign(

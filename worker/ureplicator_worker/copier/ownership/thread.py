@@ -129,7 +129,10 @@ class Ownership:
         self._producer_ids = ProducerIds(target, post)
         self._count = count
         self._data = DataProducers(
-            store, lambda: f"{worker}.{slot}.{(new_suffix or random_suffix)()}", check=check
+            store,
+            lambda: f"{worker}.{slot}.{(new_suffix or random_suffix)()}",
+            check=check,
+            clock=self._clock,
         )
         self._renewals = Renewals()
         self._markers = MissingMarkers()

@@ -14,6 +14,7 @@ from typing import Any
 from ureplicator_common.kafka.provenance import DataProducer
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_worker.batches.header import SEQUENCE_MODULUS
+from ureplicator_worker.copier.behind import Behind
 from ureplicator_worker.copier.takeover.target_tail import TargetTail
 
 
@@ -34,6 +35,8 @@ class SharedTail(TargetTail):
         newer = Producer(sent.id, sent.epoch + 1)
         super().__init__(sent=sent, target_end=target_end, fence=newer, end=end, collects=collects)
         self._next, self._known = following, known
+        if known and following == sent.sequence:
+            self.behind = Behind(0, end, shared=sent)
 
     def add(self, records: bytes, row: Any = None) -> None:
         """See `TargetTail.add`. A control record that fences the producer is the end, too."""

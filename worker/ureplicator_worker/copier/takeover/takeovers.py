@@ -237,6 +237,7 @@ class Takeovers:
             fence=fence,
             end=end,
             collects=self._collects(key),
+            begins=-1 if provenance.same is None else provenance.same.filling,
         )
 
     def _collects(self, key: TargetPartition) -> bool:

@@ -40,7 +40,7 @@ class TargetTail:
 
     `sent`: the producer, with the sequence at the position. `target_end`: end of the log at the position.
     `fence`: the producer of the control record. `end`: an end that the log has at least. `collects`: read
-    all records from the position on.
+    all records from the position on. `begins`: the log was about to begin at this offset, behind fillers.
     """
 
     def __init__(
@@ -51,10 +51,12 @@ class TargetTail:
         fence: Producer,
         end: int,
         collects: bool = False,
+        begins: int = -1,
     ) -> None:
         self.behind: Behind | None = None
         self._sent, self._fence = sent, fence
         self._target_end = target_end
+        self._begins = begins
         self._log_start = 0
         self._collects = collects
         self._copies: list[Witness] = []
@@ -125,7 +127,7 @@ class TargetTail:
         elif self._first() > max(self._floor, self._log_start):
             self._back *= FURTHER
             self._restart()
-        elif self._log_start > self._target_end:
+        elif self._log_start > max(self._target_end, self._begins):
             raise Uncountable(
                 f"the target's log begins at {self._log_start:,}, behind what was sent after the position"
             )

@@ -1,0 +1,54 @@
+"""Copiers that keep the offsets of the source, in memory, and what a reader of everything sees.
+
+After each turn: a position's claim holds. From its `since` on each copied record lies at its source offset
+plus the shift. Fillers are there only while nothing is copied, below the offset where the log is to begin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ureplicator_common.kafka.provenance import Provenance, SameOffsets
+from ureplicator_testkit.copier.fenced_fleet import FENCED, FencedFleet
+from ureplicator_testkit.copier.transaction_fleet import committed
+from ureplicator_testkit.kafka.cluster import TopicPartition
+from ureplicator_testkit.records.batches import Record
+
+SAME = replace(FENCED, same_offsets=".*")
+
+
+class SameFleet(FencedFleet):
+    def claim(self, number: int) -> SameOffsets:
+        """What the stored position says of its offsets."""
+        provenance = Provenance.decode(self.ledger.read(("t", number)).metadata)
+        assert provenance is not None
+        assert provenance.same is not None
+        return provenance.same
+
+    def shifts(self, number: int) -> list[int]:
+        """Target offset less source offset, of each record that was copied."""
+        key = ("t", number)
+        places = {row.value: row.offset for row in committed(self.source, key)}
+        return [row.offset - places[row.value] for row in self._copied(key)]
+
+    def _copied(self, key: TopicPartition) -> list[Record]:
+        rows = super()._copied(key)
+        fillers = [row for row in rows if row.value is None and row.key is None]
+        copied = [row for row in rows if row.value is not None]
+        shown = [row for row in fillers if row.offset >= self.target.logs[key].start]
+        if shown:
+            assert not copied, (key, "fillers beside what was copied")
+            assert shown[-1].offset < self.claim(key[1]).filling, (key, "a filler too many")
+        return copied
+
+    def _check(self, key: TopicPartition, position: int) -> None:
+        super()._check(key, position)
+        provenance = Provenance.decode(self.ledger.read(key).metadata)
+        if provenance is None or provenance.same is None:
+            return
+        same = provenance.same
+        places = {row.value: row.offset for row in committed(self.source, key)}
+        for row in self._copied(key):
+            at = places.get(row.value, -1)
+            if same.since <= at < position:
+                assert row.offset - at == same.shift, (key, row.offset, at, same)
