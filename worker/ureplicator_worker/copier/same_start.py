@@ -4,7 +4,8 @@
 |-----------------------|----------------------------------|------------------------------------------------|
 | a first one           | is empty, and ends before it     | the same, once the log begins there (`filling`)|
 | a first one           | holds records, or ends behind it | refused                                        |
-| stored, of this kind  |                                  | as stored                                      |
+| stored, of this kind  |                                  | as stored; since the start, if more was copied |
+|                       |                                  | behind it, and not surely shifted alike        |
 | stored, mapped so far |                                  | by the present ends of both logs               |
 | behind a gap          |                                  | by the present ends of both logs               |
 """
@@ -18,7 +19,7 @@ from ureplicator_common.kafka import PartitionUnavailable
 from ureplicator_common.kafka.provenance import Provenance, SameOffsets
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.messages import FindStarts
-from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.position_values import Counted, StartPosition
 from ureplicator_worker.copier.start_position import CannotStart
 
 MAPPED = "copied with mapped offsets before"
@@ -45,9 +46,18 @@ def _with_same(partition: Partition, job: FindStarts, start: StartPosition) -> S
     if former is None or former.same is None:
         return _first(start, job.target.starts.get(key), name=f"{key[0]}/{key[1]}")
     same = former.same
-    if same.filling != start.position or start.counted is not None:
+    if same.filling != start.position:
         same = same._replace(filling=-1)
+    if start.position != job.stored[key].offset and not _has_shift(start.counted, same.shift):
+        same = same._replace(since=start.position)
     return replace(start, same=same)
+
+
+def _has_shift(counted: Counted | None, shift: int) -> bool:
+    """What the former owner copied behind the position is shifted alike, as far as is known."""
+    if counted is None or len(counted.spans) != 1:
+        return False
+    return counted.target - counted.spans[0].first == shift
 
 
 def _by_ends(start: StartPosition, reason: str) -> SameOffsets:

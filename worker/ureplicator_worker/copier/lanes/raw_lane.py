@@ -330,7 +330,10 @@ def target_node(
 
 
 def is_closed(raw: LanePartition) -> bool:
-    """Nothing is sent any more, and all that was sent is acknowledged."""
+    """Nothing is sent any more, and all that was sent is acknowledged. A former owner that shares the
+    producer may still send."""
+    if raw.send.shared:
+        return False
     window = raw.send.window
     return raw.fetch.finished and raw.window.empty and not window.uncertain
 

@@ -152,7 +152,7 @@ class Takeovers:
             target_end=provenance.target_end,
             end=end,
             following=following,
-            known=not isinstance(states, OperatingError) and provenance.appends.id in states,
+            known=is_known(provenance.appends, states),
             collects=key in self._collected,
         )
 
@@ -249,21 +249,26 @@ class Takeovers:
 def next_shared(sent: DataProducer | None, states: StatesOrError, *, oldest_ms: int) -> int:
     """Next sequence of a producer that may be used on; -1: it is to be fenced.
 
-    A leader that does not know a producer may have forgotten it, unless that has sent nothing: then the log
-    holds nothing of it, either (`SharedTail`).
+    A leader that does not know it, or knows control records of it only, may have forgotten it, unless it has
+    sent nothing: then the log holds nothing of it, either (`SharedTail`).
     """
     if sent is None or sent.sequence == UNCOUNTED or isinstance(states, OperatingError):
         return -1
     state = states.get(sent.id)
-    if state is None:
-        return 0 if sent.sequence == 0 else -1
-    if state.epoch != sent.epoch or state.transaction_start >= 0:
+    if state is not None and (state.epoch != sent.epoch or state.transaction_start >= 0):
         return -1
-    if state.last_sequence < 0:
-        return sent.sequence
-    return (
-        (state.last_sequence + 1) % SEQUENCE_MODULUS if state.last_timestamp_ms >= oldest_ms else -1
-    )
+    if state is None or state.last_sequence < 0:
+        return 0 if sent.sequence == 0 else -1
+    if state.last_timestamp_ms < oldest_ms:
+        return -1
+    return (state.last_sequence + 1) % SEQUENCE_MODULUS
+
+
+def is_known(sent: DataProducer, states: StatesOrError) -> bool:
+    """The leader knows the last batch of the producer."""
+    if isinstance(states, OperatingError) or sent.id not in states:
+        return False
+    return states[sent.id].last_sequence >= 0
 
 
 def _by_producer(
