@@ -12,6 +12,7 @@ from ureplicator_cli.options import ListByDefault, client_options, route_options
 from ureplicator_cli.output import confirm, duration, end_if_json, owners, print_table, warn
 from ureplicator_cli.rest_client import quoted, request
 
+_HEADS = ("partition", "ideal", "actual", "position", "lag", "behind", "reason")
 _WARN_RETENTION_S = 3_600
 """Within this time before the source deletes the next record, the topic's table warns of it."""
 
@@ -89,8 +90,13 @@ def show_topic(topic: str, url: str, as_json: bool, src: str, dst: str) -> None:
     lane = body.get("lane", "raw")
     title = f"{body['topic']} on {body['route']} -> {body['targetTopic']}, {body['effectiveState']}"
     title += "" if lane == "raw" else f", lane {lane}"
-    heads = ("partition", "ideal", "actual", "position", "lag", "behind", "reason")
-    print_table(title, heads, _rows(body))
+    heads: tuple[str, ...] = _HEADS
+    rows = _rows(body)
+    if offsets := body.get("offsets"):
+        title += f", offsets {_offsets_of_topic(offsets, body['partitions'])}"
+        heads += ("offsets",)
+        rows = [(*row, _offsets(offsets.get(row[0]))) for row in rows]
+    print_table(title, heads, rows)
     if body.get("positionsReason"):
         warn(f"no positions: {body['positionsReason']}")
 
@@ -260,6 +266,20 @@ def _rows(body: Mapping[str, Any]) -> list[tuple[str, ...]]:
         )
         for number in sorted(numbers)
     ]
+
+
+def _offsets_of_topic(offsets: Mapping[str, Mapping[str, Any]], partitions: int) -> str:
+    same = sum(not shift["shift"] for shift in offsets.values())
+    return "same" if same == partitions else f"same in {same} of {partitions} partitions"
+
+
+def _offsets(shift: Mapping[str, Any] | None) -> str:
+    """`same since 100`, `shifted by 1 since 2,000 (reason)`; empty where unknown."""
+    if shift is None:
+        return ""
+    if not shift["shift"]:
+        return f"same since {shift['since']:,}"
+    return f"shifted by {shift['shift']:,} since {shift['since']:,} ({shift['reason']})"
 
 
 def _reasons(body: Mapping[str, Any]) -> dict[int, str]:

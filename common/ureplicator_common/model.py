@@ -188,6 +188,16 @@ class Gap(Content):
     wall_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetShift(Content):
+    """Offsets of a partition at the target less those at the source, from the source offset `since` on, with
+    the reason; `shift` 0: they are the same."""
+
+    shift: int
+    since: int
+    reason: str = ""
+
+
 class TopicState(StrEnum):
     """State of a topic as operators requested it."""
 

@@ -1,7 +1,8 @@
 """Contents of the nodes in ZooKeeper: frozen dataclasses that pydantic encodes and validates (`znodes`).
 
 They are apart from `model`, which imports no pydantic: copiers use partitions and routes, but neither read
-nor write nodes. `RouteSettings`, the content of `routes/<route>`, and `Gap` are in `model`: copiers use them.
+nor write nodes. `RouteSettings`, the content of `routes/<route>`, `Gap` and `OffsetShift` are in `model`:
+copiers use them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ureplicator_common.model import (
     EventKind,
     Gap,
     Limited,
+    OffsetShift,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -327,7 +329,8 @@ class PartitionLoad(Content):
     `bytes_per_s` and `records_per_s` are of the last interval, `steady_bytes_per_s` the mean over the
     last minutes of copying, `measured_s` of them at most. No progress means: not all is copied, and the
     committed position does not move. It is counted by the worker's own clock, since `held_s` at most;
-    so it is below `held_s` once there was progress here. `slot` copies it. -1: not known.
+    so it is below `held_s` once there was progress here. `slot` copies it. -1: not known. `offsets`: of a
+    topic whose offsets are to be the same, else None.
     """
 
     bytes_per_s: _Rounded = 0.0
@@ -340,6 +343,7 @@ class PartitionLoad(Content):
     committed: int = -1
     lag: int = -1
     slot: int = 0
+    offsets: OffsetShift | None = None
 
 
 @dataclass(frozen=True, slots=True)

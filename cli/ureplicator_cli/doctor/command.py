@@ -110,6 +110,9 @@ def examine(settings: Settings, *, role: str, timeout_s: float) -> Iterator[Find
                 for config in settings.routes
                 if config.target == name
             ),
+            is_filled=any(
+                config.offsets.same for config in settings.routes if config.target == name
+            ),
         )
         yield from cluster_findings(use, facts)
     for route in routes:

@@ -42,13 +42,19 @@ TARGET_REQUESTS = {
 """API key -> name and a version that must be accepted: all of them are, by brokers from 2.8 to 4.x."""
 COUNT_REQUESTS = {1: SOURCE_REQUESTS[1]}
 """Beside them, of a target of exactly once without transactions: what is there is read."""
+SAME_OFFSETS_REQUESTS = {21: ("DeleteRecords", 1), 27: ("WriteTxnMarkers", 1)}
+"""Beside them, of a target of topics whose offsets are to be the same."""
 
 _DO = {
     Right.CREATE_TOPICS: "allow CREATE on the cluster or the topics, or create target topics yourself",
     Right.PRODUCER_IDS: "allow WRITE on the topics, or IDEMPOTENT_WRITE on the cluster",
     Right.TRANSACTIONS: "allow WRITE and DESCRIBE on transactional ids that begin with the fleet's name",
     Right.GROUP: "allow READ on groups that begin with ureplicator.",
+    Right.CONTROL_RECORDS: "allow ALTER on the cluster, before Kafka 3.8 CLUSTER_ACTION",
+    Right.DELETE_RECORDS: "allow DELETE on the target topics whose offsets are to be the same",
 }
+_OF_SOME_TOPICS = (Right.CREATE_TOPICS, Right.DELETE_RECORDS)
+"""Rights that are asked for by a name that is none of the topics', which may have them nevertheless."""
 
 
 class Level(StrEnum):
@@ -70,13 +76,15 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class ClusterRole:
     """Use of a cluster by the routes. `replicas`: the most that a route's target topics are created with.
-    `is_counted`: a target of exactly once without transactions."""
+    `is_counted`: a target of exactly once without transactions. `is_filled`: a target of topics whose offsets
+    are to be the same."""
 
     name: str
     is_source: bool
     is_target: bool
     replicas: int = BROKER_DEFAULT_REPLICATION
     is_counted: bool = False
+    is_filled: bool = False
 
 
 def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding]:
@@ -95,7 +103,7 @@ def cluster_findings(role: ClusterRole, facts: ClusterFacts) -> Iterator[Finding
         if not refusal:
             yield Finding(Level.OK, subject, f"may {right}")
         else:
-            level = Level.WARNING if right is Right.CREATE_TOPICS else Level.FAILURE
+            level = Level.WARNING if right in _OF_SOME_TOPICS else Level.FAILURE
             yield Finding(level, subject, f"may not {right}: {refusal}", _DO[right])
     for what, reason in facts.unread.items():
         yield Finding(
@@ -156,6 +164,7 @@ def _versions(subject: str, role: ClusterRole, servers: Sequence[Server]) -> Ite
         **(SOURCE_REQUESTS if role.is_source else {}),
         **(TARGET_REQUESTS if role.is_target else {}),
         **(COUNT_REQUESTS if role.is_counted else {}),
+        **(SAME_OFFSETS_REQUESTS if role.is_filled else {}),
     }
     lacking = False
     for server in servers:

@@ -20,6 +20,7 @@ from ureplicator_common.znodes.paths import Paths
 
 MAX_AT_ONCE = 16
 TARGET_RIGHTS = (Right.CREATE_TOPICS, Right.PRODUCER_IDS, Right.TRANSACTIONS, Right.GROUP)
+SAME_OFFSETS_RIGHTS = (Right.CONTROL_RECORDS, Right.DELETE_RECORDS)
 
 
 def read_clusters(settings: Settings, timeout_s: float) -> Mapping[str, ClusterFacts]:
@@ -41,13 +42,15 @@ def _cluster(settings: Settings, name: str, timeout_s: float) -> ClusterFacts:
     targets = [config for config in used if config.route.target == name]
     publishes = any(config.publish_to_source for config in used)
     sources = (Right.GROUP,) if publishes else ()
+    filled = [config for config in targets if config.offsets.same]
+    named = (filled or targets or used)[0]
     return read_cluster(
         name,
         settings.cluster(name),
-        topic=f"{(targets or used)[0].naming.prefix}ureplicator-doctor",
-        group=position_group(fleet=settings.fleet, route=(targets or used)[0].route),
+        topic=f"{named.naming.prefix}ureplicator-doctor",
+        group=position_group(fleet=settings.fleet, route=named.route),
         transactional_id=f"{settings.fleet}.doctor",
-        rights=TARGET_RIGHTS if targets else sources,
+        rights=(TARGET_RIGHTS if targets else sources) + (SAME_OFFSETS_RIGHTS if filled else ()),
         timeout_s=timeout_s,
     )
 

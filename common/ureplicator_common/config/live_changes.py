@@ -16,13 +16,14 @@ LIVE_SETTINGS = (
     "publish_to_source",
     "verify_crc",
     "offset_map",
+    "offsets",
     "naming",
     "auto_whitelist",
     "auto_expand",
     "workers",
 )
 
-SECTIONS = ("naming", "auto_whitelist", "workers")
+SECTIONS = ("offsets", "naming", "auto_whitelist", "workers")
 
 Changes = Mapping[str, Any]
 

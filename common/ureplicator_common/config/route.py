@@ -80,6 +80,34 @@ class AutoWhitelistSettings(Section):
         return tuple(_compiled(pattern) for pattern in patterns)
 
 
+class OffsetsSettings(Section):
+    """Offsets of the records at the target; see `docs/same-offsets.md`."""
+
+    same: str = ""
+    """Regular expression for whole names of source topics whose records have the same offsets at the target.
+    `offsets: same` is short for `.*`, and `offsets: mapped` for none, the default: no right beyond copying is
+    needed, and a target topic may hold records already. Topics with a handler or a query have mapped offsets.
+    It needs `delivery: exactly_once`. A partition takes a change when it starts; one that was begun with
+    mapped offsets goes on shifted, and needs a new target topic to have the same ones."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, offsets: object) -> object:
+        short = {"same": ".*", "mapped": ""}
+        if not isinstance(offsets, str):
+            return offsets
+        if offsets not in short:
+            raise ValueError(
+                f"unknown value {offsets!r}, expected same, mapped, or a pattern as in {{same: orders-.*}}"
+            )
+        return {"same": short[offsets]}
+
+    @field_validator("same")
+    @classmethod
+    def _pattern(cls, same: str) -> str:
+        return _compiled(same)
+
+
 class GroupPatterns(Section):
     """Consumer groups by their ids."""
 
@@ -342,6 +370,7 @@ class RouteConfig(Section):
     """Write where each record lies on the target to the topic `ureplicator-<fleet>-<route>-offset-map` there,
     so that offsets can be translated. The copiers create the topic and need the rights for it: CREATE,
     DESCRIBE, WRITE and READ, and DESCRIBE_CONFIGS where its `min.insync.replicas` is above 1."""
+    offsets: OffsetsSettings = OffsetsSettings()
     claim_targets: bool = False
     """Claim each target topic in the topic `ureplicator-claims` of the target cluster, so that no other fleet
     writes to it or copies it back, as far as it claims its targets, too. The controllers create the topic and
@@ -391,6 +420,16 @@ class RouteConfig(Section):
             raise ValueError(f"unknown value {delivery!r}, expected {expected}")
         return delivery
 
+    @field_validator("offsets")
+    @classmethod
+    def _unrepeated(cls, offsets: OffsetsSettings, info: ValidationInfo) -> OffsetsSettings:
+        if offsets.same and info.data.get("delivery") == Delivery.AT_LEAST_ONCE:
+            raise ValueError(
+                "same needs delivery: exactly_once on the same route, else a repeated record shifts the"
+                " offsets of all that follow it"
+            )
+        return offsets
+
     @field_validator("sync_group_offsets")
     @classmethod
     def _mapped(cls, sync: GroupSyncSettings, info: ValidationInfo) -> GroupSyncSettings:
@@ -434,6 +473,7 @@ class RouteConfig(Section):
             rename=dict(self.naming.rename),
             handlers=tuple(transform.settings for transform in self.handlers),
             sql=tuple(transform.settings for transform in self.sql),
+            same_offsets=self.offsets.same,
             workers=self.workers.selection,
         )
 

@@ -1,7 +1,8 @@
 """Facts about a cluster that a fleet is to use: who responds, which requests, what the login may do.
 
 `preflight_requests` reads them. Nothing that is sent changes anything: a topic is created for validation
-only, and a transaction and a member of a group are named that do not exist.
+only; a transaction, a member of a group and a partition for control records are named that do not exist;
+records before the first are deleted.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Right(StrEnum):
     PRODUCER_IDS = "get producer ids"
     TRANSACTIONS = "write transactions"
     GROUP = "commit positions"
+    CONTROL_RECORDS = "write control records"
+    DELETE_RECORDS = "delete records"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from kafka.protocol.admin import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
 )
 from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse
 from kafka.protocol.metadata import (
@@ -26,6 +28,8 @@ from kafka.protocol.producer import (
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 
 from ureplicator_common.kafka import ClusterUnavailable
@@ -61,6 +65,7 @@ MEMBER = "ureplicator-doctor"
 NO_PRODUCER = 2**62
 """An id that no broker has given: with it a transaction cannot be found, let alone ended."""
 CREATE_TOPICS_VERSION, INIT_PRODUCER_ID_VERSION, END_TXN_VERSION, HEARTBEAT_VERSION = 5, 2, 1, 3
+DELETE_RECORDS_VERSION, WRITE_TXN_MARKERS_VERSION = 1, 1
 MAX_MESSAGE = "message.max.bytes"
 ELECTION_S = 15.0
 NOT_READY = COORDINATOR_MOVED | {ErrorCode.NOT_CONTROLLER, ErrorCode.CONCURRENT_TRANSACTIONS}
@@ -94,6 +99,8 @@ def read_cluster(
         Right.PRODUCER_IDS: _producer_id,
         Right.TRANSACTIONS: partial(_transaction, transactional_id),
         Right.GROUP: partial(_member, group),
+        Right.CONTROL_RECORDS: _control_record,
+        Right.DELETE_RECORDS: partial(_delete_records, topic),
     }
     with closing(open_client(name, found, timeout_s=timeout_s)) as client:
         facts = _read(client, facts, {right: asked[right] for right in rights})
@@ -284,6 +291,45 @@ def _member(group: str, client: ClusterClient) -> int:
     if code in COORDINATOR_MOVED:
         client.forget_coordinator(group, GROUP_COORDINATOR)
     return code
+
+
+def _control_record(client: ClusterClient) -> int:
+    """For a partition that does not exist: the right is looked at first."""
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    topic = marker.WritableTxnMarkerTopic(
+        name=f"{MEMBER}-{uuid.uuid4().hex}", partition_indexes=[0]
+    )
+    reply = client.call_any(
+        lambda: WriteTxnMarkersRequest(
+            version=WRITE_TXN_MARKERS_VERSION,
+            markers=[
+                marker(
+                    producer_id=NO_PRODUCER,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    topics=[topic],
+                    coordinator_epoch=0,
+                )
+            ],
+        ),
+        WriteTxnMarkersResponse,
+    )
+    return int(reply.markers[0].topics[0].partitions[0].error_code)
+
+
+def _delete_records(topic: str, client: ClusterClient) -> int:
+    """Those before offset 0: there are none, whether the topic exists or not."""
+    row = DeleteRecordsRequest.DeleteRecordsTopic
+    partition = row.DeleteRecordsPartition(partition_index=0, offset=0)
+    reply = client.call_any(
+        lambda: DeleteRecordsRequest(
+            version=DELETE_RECORDS_VERSION,
+            topics=[row(name=topic, partitions=[partition])],
+            timeout_ms=5_000,
+        ),
+        DeleteRecordsResponse,
+    )
+    return int(reply.topics[0].partitions[0].error_code)
 
 
 def _settings(client: ClusterClient) -> list[Mapping[str, str]]:

@@ -13,6 +13,8 @@ from ureplicator_common.coordination import Delete
 from ureplicator_common.kafka import BatchTime
 from ureplicator_common.model import (
     Limited,
+    OffsetShift,
+    Partition,
     PartitionState,
     RouteSettings,
     TopicKey,
@@ -20,7 +22,7 @@ from ureplicator_common.model import (
     WorkerId,
     position_group,
 )
-from ureplicator_common.znode_contents import Switches, TopicIntent
+from ureplicator_common.znode_contents import PartitionLoad, Switches, TopicIntent
 from ureplicator_common.znodes.fleet import decode_switches
 from ureplicator_controller.api.app import TIMELINE
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
@@ -85,6 +87,24 @@ def test_a_topic_shows_its_partitions_and_follows_them(
     expect(page.get_by_role("region", name="Audit")).to_contain_text("never verified")
     page.get_by_text("Differences of partitions and settings").click()
     expect(page.locator("#parts")).to_contain_text("not compared")
+
+
+def test_a_topic_shows_whether_its_offsets_are_the_same(
+    rest: RestFixture, page: Page, address: str
+) -> None:
+    page.goto(address + PATHS[0])
+    partitions = page.get_by_role("region", name="Partitions", exact=True)
+    rows = partitions.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(partitions).not_to_contain_text("offsets")
+    shifts = (OffsetShift(0, 100), OffsetShift(1, 2_000, HOSTILE))
+    rest.put_loads(
+        "w1", {Partition(ROUTE, "orders", n): PartitionLoad(offsets=shifts[n]) for n in (0, 1)}
+    )
+    page.reload()
+    expect(rows.nth(0)).to_contain_text("same since 100")
+    expect(rows.nth(1)).to_contain_text(f"shifted by 1 since 2,000 ({HOSTILE})")
+    expect(partitions.locator("dl")).to_contain_text("same in 1 of 2 partitions")
 
 
 def test_lag_of_a_topic_is_drawn_over_time(rest: RestFixture, page: Page, address: str) -> None:

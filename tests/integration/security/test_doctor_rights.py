@@ -48,7 +48,7 @@ def examined(
         "fleet": fleet,
         "zookeeper": {"hosts": hosts},
         "clusters": dict(clusters),
-        "routes": [{"source": "source", "target": "target"}],
+        "routes": [{"source": "source", "target": "target", "offsets": "same"}],
     }
     path = folder / "fleet.yaml"
     path.write_text(yaml.safe_dump(tree))
@@ -78,6 +78,8 @@ def test_rights_that_are_denied_are_named(
         "may not write transactions": "failure",
         "may not commit positions": "failure",
         "may not create topics": "warning",
+        "may not write control records": "failure",
+        "may not delete records": "warning",
     }
     with granted(secured.target, denials(fleet)):
         eventually(

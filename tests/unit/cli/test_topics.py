@@ -8,9 +8,12 @@ import pytest
 
 from ureplicator_cli.output import duration
 from ureplicator_common.kafka import BatchTime, Lifetime
-from ureplicator_common.model import PartitionState, position_group
+from ureplicator_common.model import OffsetShift, Partition, PartitionState, position_group
+from ureplicator_common.znode_contents import PartitionLoad
 from ureplicator_testkit.control.command import run
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+
+SAME = OffsetShift(0, 100)
 
 
 def test_a_topics_life(url: str) -> None:
@@ -85,6 +88,36 @@ def test_showing_how_far_behind_a_topic_is(rest: RestFixture, url: str) -> None:
     ]
     whys = ("may delete it in 20 min", "", "never committed", "no leader")
     assert all(why in row[6] for row, why in zip(rows, whys, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shift", "whole", "words"),
+    [
+        (SAME, "same", "same since 100"),
+        (
+            OffsetShift(1, 2_000, "fence"),
+            "same in 3 of 4 partitions",
+            "shifted by 1 since 2,000 (fence)",
+        ),
+    ],
+)
+def test_showing_whether_offsets_are_the_same(
+    rest: RestFixture, url: str, shift: OffsetShift, whole: str, words: str
+) -> None:
+    run("topics", "add", "orders", url=url)
+    rest.add_worker("w1")
+    rest.put_states("w1", "orders", dict.fromkeys(range(4), PartitionState.ONLINE))
+    loads = [PartitionLoad(offsets=found) for found in (shift, SAME, SAME, SAME)]
+    rest.put_loads("w1", {Partition(ROUTE, "orders", n): load for n, load in enumerate(loads)})
+    title, _, _, _, row, *rows = run("topics", "show", "orders", url=url).stdout.splitlines()
+    assert title.rstrip().endswith(f"active, offsets {whole}")
+    assert words in row
+    assert sum("same since 100" in each for each in rows) == 3
+
+
+def test_mapped_offsets_are_not_shown(url: str) -> None:
+    run("topics", "add", "orders", url=url)
+    assert "offsets" not in run("topics", "show", "orders", url=url).stdout
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from ureplicator_common.model import (
     GapPolicy,
     HandlerSettings,
     Limited,
+    OffsetShift,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -163,6 +164,7 @@ loads = st.builds(
     position=st.integers(-1, 2**60),
     committed=st.integers(-1, 2**60),
     lag=st.integers(-1, 2**60),
+    offsets=st.none() | st.builds(OffsetShift, st.integers(), st.integers(0, 2**60), texts),
 )
 slots = st.integers(0, MAX_SLOTS)
 words = st.lists(texts, max_size=3).map(tuple)
@@ -233,6 +235,7 @@ settings = st.builds(
     sql=st.lists(
         st.builds(SqlSettings, texts, texts, st.tuples(texts), counts, counts), max_size=2
     ).map(tuple),
+    same_offsets=texts,
 )
 
 

@@ -9,7 +9,7 @@ import sys
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from ureplicator_common.model import OwnerEpoch, Partition, PartitionState, Route
+from ureplicator_common.model import OffsetShift, OwnerEpoch, Partition, PartitionState, Route
 from ureplicator_common.process_use import ProcessUse, use_of, use_of_tree
 from ureplicator_common.znode_contents import RouteUsage
 from ureplicator_worker.core.measure_totals import MeasureTotals
@@ -73,6 +73,24 @@ def test_the_age_of_positions_is_that_of_the_oldest() -> None:
         telemetry.loads(held, now_s)
     text = shown(list(telemetry.metrics(held)))
     assert 'ureplicator_worker_position_age_seconds{route="a.b"} 25.0' in text
+
+
+def test_how_far_offsets_are_shifted() -> None:
+    telemetry, mapped = Telemetry(), Partition(ROUTE, "t", 1)
+    held = dict.fromkeys((PARTITION, mapped), HeldPartition(0, OwnerEpoch(4)))
+    shifted = PartitionReport(PartitionState.ONLINE, shift=2, shift_since=7, shift_reason="a fence")
+    reports = {PARTITION: shifted, mapped: PartitionReport(PartitionState.ONLINE)}
+    telemetry.count(CopierId(0, 1), CopierReport(reports), held)
+    loads = telemetry.loads(held, 0.0)
+    assert loads[PARTITION].offsets == OffsetShift(2, 7, "a fence")
+    assert loads[mapped].offsets is None
+    shift = {"shift": 2, "since": 7, "reason": "a fence"}
+    assert telemetry.partition_status(PARTITION)["offsets"] == shift
+    assert telemetry.partition_status(mapped)["offsets"] is None
+    lines = [line for line in shown(list(telemetry.metrics(held))).splitlines() if "shift{" in line]
+    assert lines == [
+        'ureplicator_worker_offset_shift{partition="0",route="a.b",topic="t"} 2.0',
+    ]
 
 
 def test_metrics_of_processes_and_transactions() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ureplicator_common.model import PartitionState
+from ureplicator_common.model import OffsetShift, PartitionState
 from ureplicator_common.znode_contents import PartitionLoad
 
 WINDOW_S = 300.0
@@ -31,6 +31,7 @@ class Sample:
     position: int = -1
     committed: int = -1
     lag: int = -1
+    offsets: OffsetShift | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,13 @@ def following(trend: LoadTrend, sample: Sample, now_s: float) -> LoadTrend:
 
 
 def _known(load: PartitionLoad, sample: Sample) -> PartitionLoad:
-    return replace(load, position=sample.position, committed=sample.committed, lag=sample.lag)
+    return replace(
+        load,
+        position=sample.position,
+        committed=sample.committed,
+        lag=sample.lag,
+        offsets=sample.offsets,
+    )
 
 
 def _progressed(trend: LoadTrend, sample: Sample) -> bool:

@@ -21,7 +21,15 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from ureplicator_common.model import Gap, Limited, Partition, PartitionState, Route, camel
+from ureplicator_common.model import (
+    Gap,
+    Limited,
+    OffsetShift,
+    Partition,
+    PartitionState,
+    Route,
+    camel,
+)
 from ureplicator_common.znode_contents import PartitionLoad, RouteUsage
 from ureplicator_worker.core import load_samples
 from ureplicator_worker.core.handler_totals import HandlerTotals
@@ -141,6 +149,7 @@ class Telemetry:
             position=last.position,
             committed=last.committed,
             lag=last.lag,
+            offsets=last.offsets,
         )
 
     def partition_status(self, partition: Partition) -> dict[str, Any]:
@@ -154,6 +163,7 @@ class Telemetry:
                 "position": counters.last.position,
                 "committed": counters.last.committed,
                 "lag": counters.last.lag,
+                "offsets": shown_shift(counters.last.offsets),
                 **{camel(name): total for name, total in counters.totals.items()},
                 "recordsPerSecond": round(load.records_per_s, 1),
                 "bytesPerSecond": round(load.bytes_per_s, 1),
@@ -253,6 +263,11 @@ class Telemetry:
                 ("lag", "Records at the source, to its stable end, that are not copied yet"),
             )
         }
+        shifts = GaugeMetricFamily(
+            "ureplicator_worker_offset_shift",
+            "Offsets at the target less those at the source, of topics whose offsets are to be the same",
+            labels=_LABELS,
+        )
         with self._lock:
             for partition in held:
                 counters = self._counters.get(partition)
@@ -264,9 +279,11 @@ class Telemetry:
                 for name, gauge in gauges.items():
                     if getattr(counters.last, name) >= 0:
                         gauge.add_metric(labels, getattr(counters.last, name))
+                if counters.last.offsets is not None:
+                    shifts.add_metric(labels, counters.last.shift)
             others = (self._latency_metric(), *self._limit_metrics(), *self._measured())
             handlers = self._handlers.of({f"{part.route}/{part.topic}" for part in held})
-        yield from (*kinds.values(), *gauges.values(), *others, *handler_metrics(handlers))
+        yield from (*kinds.values(), *gauges.values(), shifts, *others, *handler_metrics(handlers))
 
     def _latency_metric(self) -> Metric:
         return families.histogram(
@@ -370,6 +387,10 @@ def shown_segments(fields: Sequence[int]) -> list[Mapping[str, Any]]:
         Segment(first, end, target, bool(repeated))._asdict()
         for first, end, target, repeated in rows
     ]
+
+
+def shown_shift(offsets: OffsetShift | None) -> Mapping[str, Any] | None:
+    return None if offsets is None else asdict(offsets)
 
 
 def shown_gap(gap: Gap) -> Mapping[str, Any]:

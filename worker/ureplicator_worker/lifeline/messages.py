@@ -34,6 +34,7 @@ from typing import NamedTuple
 from ureplicator_common.model import (
     Gap,
     Limited,
+    OffsetShift,
     OwnerEpoch,
     Partition,
     PartitionState,
@@ -232,6 +233,13 @@ class PartitionReport(NamedTuple):
     shift: int = 0
     shift_since: int = -1
     shift_reason: str = ""
+
+    @property
+    def offsets(self) -> OffsetShift | None:
+        """None: the topic's offsets need not be the same, or nothing is known of them yet."""
+        if self.shift_since < 0:
+            return None
+        return OffsetShift(self.shift, self.shift_since, self.shift_reason)
 
 
 class HandlerReport(NamedTuple):

@@ -5,7 +5,8 @@ A topic that is being deleted is listed with that state until the last worker ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from flask import url_for
@@ -15,6 +16,7 @@ from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.model import (
     LaneKind,
+    OffsetShift,
     Partition,
     PartitionState,
     Route,
@@ -64,8 +66,10 @@ from ureplicator_controller.core.reporting.held import with_held
 from ureplicator_controller.core.reporting.lag import PartitionLag
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
 from ureplicator_controller.core.state.external_view import ideal_entry
+from ureplicator_controller.core.state.loads import recent_loads
 from ureplicator_controller.core.state.mismatches import Mismatch, topic_mismatches
 from ureplicator_controller.core.state.selection import selected_topics
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.target_topics import TargetTopic
 
 
@@ -307,7 +311,20 @@ def describe(
             for partition in partitions
             if (why := partition_exclusion(snapshot, partition))
         },
+        "offsets": {
+            str(partition.number): asdict(shift)
+            for partition in partitions
+            if (shift := _shift(snapshot, partition, view.get(partition.number, ())))
+        },
     }
+
+
+def _shift(
+    snapshot: Snapshot, partition: Partition, workers: Iterable[WorkerId]
+) -> OffsetShift | None:
+    """Shift of a partition's offsets, as a worker that holds it has measured it."""
+    loads = (recent_loads(snapshot.loads, worker).get(partition) for worker in workers)
+    return next((load.offsets for load in loads if load and load.offsets), None)
 
 
 def _lane(fleet_state: FleetState, key: TopicKey) -> LaneKind:

@@ -96,7 +96,12 @@ class TopicService:
     ) -> tuple[str, ...]:
         """Warnings about the target of a topic that was added: the topic is copied in any case."""
         key = TopicKey(config.route, topic)
-        return self._clusters.limit_warnings(key, added.target_topic)
+        warnings = self._clusters.limit_warnings(key, added.target_topic)
+        published = self._fleet.current().snapshot.routes.get(key.route)
+        if added.target_created or not (published and published.value.has_same_offsets(topic)):
+            return warnings
+        name = added.target_topic
+        return (*warnings, f"target topic {name} exists: offsets are the same only if it is empty")
 
     def expand(
         self,

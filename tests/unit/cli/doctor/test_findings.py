@@ -9,6 +9,7 @@ import pytest
 
 from ureplicator_cli.doctor.facts import HostFacts, RestFacts, ZooKeeperFacts
 from ureplicator_cli.doctor.findings import (
+    SAME_OFFSETS_REQUESTS,
     SOURCE_REQUESTS,
     TARGET_REQUESTS,
     ClusterRole,
@@ -29,11 +30,17 @@ from ureplicator_common.kafka.transactions.producer_memory import (
 )
 
 ALL = {
-    key: (0, version + 1) for key, (_, version) in {**SOURCE_REQUESTS, **TARGET_REQUESTS}.items()
+    key: (0, version + 1)
+    for key, (_, version) in {
+        **SOURCE_REQUESTS,
+        **TARGET_REQUESTS,
+        **SAME_OFFSETS_REQUESTS,
+    }.items()
 }
 SOURCE = ClusterRole("west", is_source=True, is_target=False)
 TARGET = ClusterRole("east", is_source=False, is_target=True)
 COUNTED = replace(TARGET, is_counted=True)
+FILLED = replace(COUNTED, is_filled=True)
 MEMORY = memory_of([{PRODUCER: "86400000", TRANSACTIONAL_ID: "604800000", IDLE: "600000"}])
 HEALTHY = ClusterFacts(
     (Server("k1:9092", "", ALL),),
@@ -56,7 +63,7 @@ def problems(findings: Iterable[Finding]) -> list[tuple[Level, str]]:
     return [(finding.level, finding.reason) for finding in found if finding.level is not Level.OK]
 
 
-@pytest.mark.parametrize("role", [SOURCE, TARGET, COUNTED])
+@pytest.mark.parametrize("role", [SOURCE, TARGET, COUNTED, FILLED])
 def test_healthy_cluster(role: ClusterRole) -> None:
     assert problems(cluster_findings(role, HEALTHY)) == []
 
@@ -107,6 +114,14 @@ def test_what_a_target_holds_is_fetched_for_exactly_once() -> None:
     assert problems(cluster_findings(TARGET, unfetched)) == []
 
 
+def test_a_service_that_lets_nobody_write_control_records() -> None:
+    without = {key: versions for key, versions in ALL.items() if key != 27}
+    facts = replace(HEALTHY, servers=(Server("k1:9092", "", without),))
+    [(level, reason)] = problems(cluster_findings(FILLED, facts))
+    assert (level, "WriteTxnMarkers 1" in reason) == (Level.FAILURE, True)
+    assert problems(cluster_findings(COUNTED, facts)) == []
+
+
 @pytest.mark.parametrize(("replicas", "is_met"), [(-1, True), (3, True), (4, False)])
 def test_replicas_that_the_brokers_can_hold(replicas: int, is_met: bool) -> None:
     facts = replace(HEALTHY, brokers=3)
@@ -122,7 +137,8 @@ def test_replicas_that_the_brokers_can_hold(replicas: int, is_met: bool) -> None
 def test_right_that_is_missing(right: Right) -> None:
     facts = replace(HEALTHY, rights={**HEALTHY.rights, right: "X_AUTHORIZATION_FAILED"})
     [(level, reason)] = problems(cluster_findings(TARGET, facts))
-    assert level is (Level.WARNING if right is Right.CREATE_TOPICS else Level.FAILURE)
+    of_topics = (Right.CREATE_TOPICS, Right.DELETE_RECORDS)
+    assert level is (Level.WARNING if right in of_topics else Level.FAILURE)
     assert reason == f"may not {right}: X_AUTHORIZATION_FAILED"
 
 

@@ -72,6 +72,7 @@ SETTINGS = st.builds(
     sql=st.lists(
         st.builds(SqlSettings, NAMES, TEXT, st.tuples(NAMES), COUNTS, COUNTS), max_size=2
     ).map(tuple),
+    same_offsets=TEXT,
 )
 GRANTS = st.builds(
     Grant,
@@ -95,6 +96,9 @@ REPORTS = st.builds(
     skipped=COUNTS,
     gaps=COUNTS,
     gap_offsets=COUNTS,
+    shift=st.integers(),
+    shift_since=COUNTS,
+    shift_reason=TEXT,
 )
 OWNED = st.dictionaries(PARTITIONS, EPOCHS, max_size=4)
 SEGMENTS = st.builds(Segment, COUNTS, COUNTS, COUNTS, st.booleans())

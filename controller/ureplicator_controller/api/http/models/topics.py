@@ -45,6 +45,14 @@ class PartitionMismatch(ResponseModel):
     )
 
 
+class PartitionOffsets(ResponseModel):
+    shift: int = Field(
+        description="offsets at the target less those at the source; 0: they are the same"
+    )
+    since: int = Field(description="source offset from which on that holds")
+    reason: str = Field(description="why they are shifted; empty: they are the same")
+
+
 class TopicDetails(ResponseModel):
     topic: str
     route: str
@@ -78,6 +86,10 @@ class TopicDetails(ResponseModel):
     )
     mismatches: list[PartitionMismatch]
     excluded: dict[str, str] = Field(description="partition -> why it is not copied")
+    offsets: dict[str, PartitionOffsets] = Field(
+        description="partition -> shift of its offsets, as far as its worker has told; empty: offsets are"
+        " mapped"
+    )
     positions: dict[str, int | None] | None = Field(description="next offset to copy")
     positionsReason: str | None = None
     progress: dict[str, PartitionLag]

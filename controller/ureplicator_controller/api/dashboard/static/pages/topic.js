@@ -15,7 +15,21 @@ const chosen = new URLSearchParams({ src: asked.get("src") || "", dst: asked.get
 const route = `${chosen.get("src")}.${chosen.get("dst")}`;
 const name = encodeURIComponent(topic);
 
+function offsetsOf(shift) {
+  if (!shift) return "";
+  const [by, since] = [shift.shift, shift.since].map((offset) => offset.toLocaleString("en"));
+  return shift.shift ? `shifted by ${by} since ${since} (${shift.reason})` : `same since ${since}`;
+}
+
+function topicOffsetsOf(body) {
+  const known = Object.values(body.offsets);
+  const same = known.filter((each) => each.shift === 0).length;
+  if (!known.length) return "";
+  return same === body.partitions ? "same" : `same in ${same} of ${body.partitions} partitions`;
+}
+
 function partitionsOf(body) {
+  const hasOffsets = Object.keys(body.offsets).length > 0;
   const reasons = new Map(body.mismatches.map((each) => [each.partition, each.reason]));
   const rows = Array.from({ length: body.partitions }, (_, number) => {
     const [ideal = ""] = Object.keys(body.idealState[number] || {});
@@ -31,15 +45,18 @@ function partitionsOf(body) {
       lag.heldRecords,
       duration(lag.lagSeconds),
       reasons.get(number) || body.excluded[number] || lag.reason || "",
+      ...(hasOffsets ? [offsetsOf(body.offsets[number])] : []),
     ];
   });
   const heads = ["partition", "ideal worker", "reported", "position", "end of source", "lag, records", "held by a transaction", "lag", "reason"];
+  if (hasOffsets) heads.push("offsets");
   return [
     facts({
       state: body.effectiveState,
       stopped: body.stopped,
       "target topic": body.targetTopic,
       lane: body.lane,
+      offsets: topicOffsetsOf(body),
       "figures read": body.progressAgeSeconds === null ? "not yet" : `${duration(body.progressAgeSeconds)} ago`,
       outlook: body.targetOutlook,
     }),
