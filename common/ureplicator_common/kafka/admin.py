@@ -56,10 +56,10 @@ from ureplicator_common.kafka import (
 from ureplicator_common.kafka.client import open_client
 from ureplicator_common.kafka.errors import DENIED, named_cluster, refusal
 from ureplicator_common.kafka.security.settings import SecuritySettings, librdkafka, parse
-from ureplicator_common.kafka.shared_requests import SharedRequests
 from ureplicator_common.kafka.topics.deletion import delete_topic
 from ureplicator_common.kafka.topics.listing import TopicListing
 from ureplicator_common.model import BROKER_DEFAULT_REPLICATION
+from ureplicator_common.shared_requests import SharedRequests
 
 MAX_CREATED_TOGETHER = 5_000
 """Partitions in one request. A KRaft controller refuses those with more than 10,000."""

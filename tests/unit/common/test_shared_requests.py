@@ -5,7 +5,7 @@ from threading import Thread
 
 import pytest
 
-from ureplicator_common.kafka.shared_requests import SharedRequests
+from ureplicator_common.shared_requests import SharedRequests
 
 
 class Sent:
