@@ -301,10 +301,10 @@ def at_gap(send: SendSide) -> bool:
 
 
 def shifted(send: SendSide, batch: Batch, target: int) -> SameOffsets:
-    """State of equal offsets with a batch that lies at this offset of the target; -1: it is not known."""
+    """State of equal offsets with a batch that lies at this offset of the target."""
     assert send.same is not None
     shift = target - batch.first_offset
-    if target < 0 or batch.is_filler or shift == send.same.shift:
+    if batch.is_filler or shift == send.same.shift:
         return send.same
     return SameOffsets(batch.first_offset, shift, send.shift_reason if shift else "")
 

@@ -285,6 +285,9 @@ class Target:
         if not send.window.is_in_flight(batch):
             return
         if produced.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            if send.same is not None and produced.base_offset < 0:
+                self._failed(send, "it is not known at which offset the target has a batch", True)
+                return
             self._acknowledged(send, batch, produced)
         elif send.transactional and is_lost(produced, head=send.window.is_head(batch)):
             self._post(TransactionFailed(f"{send.partition}: {error_name(produced.error)}"))
