@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_testkit.copier.lane import RealLane
-from ureplicator_testkit.copier.owners import COUNT, EXACTLY_ONCE, Takeover
+from ureplicator_testkit.copier.owners import COPIED_S, COUNT, EXACTLY_ONCE, NEVER_S, Takeover
 from ureplicator_testkit.histories.events import READ_UNCOMMITTED
-from ureplicator_testkit.records.topics import delete_records, offsets, read_all
+from ureplicator_testkit.records.topics import NewRecord, delete_records, offsets, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
+from ureplicator_worker.copier.start_position import FENCED
 
 SAME = replace(EXACTLY_ONCE, same_offsets=".*")
+OWNERS = 6
+KEYS = 50
+YEAR_MS = 365 * 24 * 3_600_000
+ANY_TIME = {"retention.ms": "-1", "message.timestamp.before.max.ms": str(2 * YEAR_MS)}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "500",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "500",
+}
+ROLLED_S = 0.6
+"""A segment is older than `segment.ms` then, and the next batch begins another one."""
+
+
+def a_year_ago(record: NewRecord) -> NewRecord:
+    return replace(record, timestamp=round(time.time() * 1_000) - YEAR_MS)
 
 
 @pytest.fixture
@@ -67,3 +87,74 @@ def test_a_log_begins_where_that_of_the_source_does(owners: Takeover) -> None:
     owners.finish(settings=SAME)
     assert_same(owners)
     assert offsets(owners.lane.target.bootstrap, owners.topic)[0] == (1_500, 2_000)
+
+
+def test_owners_that_are_killed_one_after_the_other(owners: Takeover) -> None:
+    """Nobody fences: each uses the producer of the one before it on."""
+    owners.make(2)
+    for turn in range(OWNERS):
+        owners.fill(COUNT)
+        owners.lane.fill_in_turn(turn)
+        driver = owners.own(settings=SAME, commit_interval_s=NEVER_S if turn % 2 else 0.1)
+        driver.wait_online(COPIED_S)
+        driver.process.kill_tree()
+        driver.close()
+    owners.finish(settings=SAME)
+    assert_same(owners)
+
+
+def test_an_owner_that_thaws_and_never_learns_changes_no_offset(owners: Takeover) -> None:
+    """Both send the same records under the same sequences, side by side: leaders take each once."""
+    owners.make(2)
+    owners.fill(COUNT)
+    former = owners.own(settings=SAME, commit_interval_s=NEVER_S)
+    former.wait_online(COPIED_S)
+    former.process.pause()
+    owners.fill(COUNT)
+    successor = owners.own(settings=SAME)
+    successor.wait_caught_up(COPIED_S)
+    former.process.resume()
+    for _ in range(OWNERS):
+        owners.fill(COUNT)
+        successor.wait_caught_up(COPIED_S)
+    former.process.kill_tree()
+    former.close()
+    successor.stop()
+    assert_same(owners)
+
+
+def test_old_records_are_fenced_and_shifted(owners: Takeover) -> None:
+    """Brokers forget the producer of old records by their time, so it is never used on."""
+    owners.make(1, source=ANY_TIME, target=ANY_TIME)
+    owners.fill(COUNT, a_year_ago)
+    driver = owners.own(settings=SAME, commit_interval_s=NEVER_S)
+    driver.wait_online(COPIED_S)
+    driver.process.kill_tree()
+    driver.close()
+    owners.fill(COUNT, a_year_ago)
+    owners.finish(settings=SAME)
+    owners.assert_once()
+    target = owners.lane.copied(READ_UNCOMMITTED)[0]
+    assert [row.offset for row in target] in (
+        [*range(COUNT), *range(COUNT + 1, 2 * COUNT + 1)],
+        [*range(1, 2 * COUNT + 1)],
+    )
+    (position,) = owners.lane.stored(1).values()
+    provenance = Provenance.decode(position.metadata)
+    assert provenance is not None
+    assert provenance.same is not None
+    assert (provenance.same.shift, provenance.same.why) == (1, FENCED)
+
+
+def test_what_compaction_took_is_filled(owners: Takeover) -> None:
+    owners.make(1, source=COMPACTED)
+    for _ in range(4):
+        owners.lane.fill([NewRecord(b"%d" % n, key=b"%d" % (n % KEYS)) for n in range(COUNT)])
+        time.sleep(ROLLED_S)
+    owners.lane.fill([NewRecord(b"last", key=b"last")])
+    source = owners.lane.source.bootstrap
+    eventually(lambda: len(read_all(source, owners.topic)[0]) < 2 * COUNT, COPIED_S, "compaction")
+    owners.finish(settings=SAME)
+    taken = {row.offset: row.value for row in read_all(source, owners.topic)[0]}
+    found = {row.offset: row.value for row in owners.lane.copied(READ_UNCOMMITTED)[0]}
+    assert taken.items() <= found.items()

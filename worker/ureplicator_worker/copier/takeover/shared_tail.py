@@ -39,10 +39,11 @@ class SharedTail(TargetTail):
             self.behind = Behind(0, end, shared=sent)
 
     def add(self, records: bytes, row: Any = None) -> None:
-        """See `TargetTail.add`. A control record that fences the producer is the end, too."""
+        """See `TargetTail.add`. A producer that was fenced since is not shared."""
         super().add(records, row)
         if self.behind is None and self.offset >= self._end and self._is_reached():
             self._conclude()
+            self._share()
 
     def _is_reached(self) -> bool:
         """The batch before the next sequence was read, or is to be looked for further back."""
@@ -50,9 +51,9 @@ class SharedTail(TargetTail):
             return self._next == self._sent.sequence or self._first() > self._floor
         return (self._following() - self._next) % SEQUENCE_MODULUS < SEQUENCE_MODULUS // 2
 
-    def _conclude(self) -> None:
-        super()._conclude()
-        if self.behind is not None and (self._known or not self._last):
-            sequence = self._following() if self._last else self._sent.sequence
-            shared = self._sent._replace(sequence=sequence)
-            self.behind = replace(self.behind, end=max(self._end, self.behind.end), shared=shared)
+    def _share(self) -> None:
+        if self.behind is None or (self._last and not self._known):
+            return
+        sequence = self._following() if self._last else self._sent.sequence
+        shared = self._sent._replace(sequence=sequence)
+        self.behind = replace(self.behind, end=max(self._end, self.behind.end), shared=shared)
