@@ -13,13 +13,20 @@ from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.copier.owners import COPIED_S, COUNT, EXACTLY_ONCE, NEVER_S, Takeover
 from ureplicator_testkit.histories.events import READ_UNCOMMITTED
-from ureplicator_testkit.records.topics import NewRecord, delete_records, offsets, read_all
+from ureplicator_testkit.records.topics import (
+    NewRecord,
+    delete_records,
+    offsets,
+    produce,
+    read_all,
+)
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.copier.start_position import FENCED
 
 SAME = replace(EXACTLY_ONCE, same_offsets=".*")
 OWNERS = 6
+FAR = 250_000
 KEYS = 50
 YEAR_MS = 365 * 24 * 3_600_000
 ANY_TIME = {"retention.ms": "-1", "message.timestamp.before.max.ms": str(2 * YEAR_MS)}
@@ -158,3 +165,37 @@ def test_what_compaction_took_is_filled(owners: Takeover) -> None:
     taken = {row.offset: row.value for row in read_all(source, owners.topic)[0]}
     found = {row.offset: row.value for row in owners.lane.copied(READ_UNCOMMITTED)[0]}
     assert taken.items() <= found.items()
+
+
+def test_owners_that_are_killed_while_a_log_is_filled(owners: Takeover) -> None:
+    """Fillers of half a second, in which three owners are killed."""
+    owners.make(1)
+    owners.fill(FAR + COUNT)
+    delete_records(owners.lane.source.bootstrap, owners.topic, {0: FAR})
+    for _ in range(3):
+        before = owners.lane.target_ends()[0]
+        driver = owners.own(settings=SAME)
+        eventually(lambda: owners.lane.target_ends()[0] > before, COPIED_S, "fillers")  # noqa: B023
+        driver.process.kill_tree()
+        driver.close()
+    owners.finish(settings=SAME)
+    assert_same(owners)
+    assert offsets(owners.lane.target.bootstrap, owners.topic)[0] == (FAR, FAR + COUNT)
+
+
+def test_a_target_that_is_compacted_only_gets_no_filler(owners: Takeover) -> None:
+    owners.make(1, target={"cleanup.policy": "compact"})
+    owners.fill(COUNT)
+    delete_records(owners.lane.source.bootstrap, owners.topic, {0: COUNT - 1})
+    driver = owners.own(settings=SAME)
+    assert "cleanup.policy=compact,delete" in owners.lane.failure(driver, 0)
+    assert owners.lane.target_ends() == {0: 0}
+
+
+def test_a_target_that_holds_records_is_refused(owners: Takeover) -> None:
+    owners.make(1)
+    owners.fill(COUNT)
+    produce(owners.lane.target.bootstrap, owners.topic, [NewRecord(b"other")])
+    driver = owners.own(settings=SAME)
+    assert "it holds offsets 0 to 0" in owners.lane.failure(driver, 0)
+    assert len(owners.lane.copied()[0]) == 1

@@ -5,9 +5,12 @@
 
 A control record takes an offset, and no consumer sees it. WriteTxnMarkers writes one for each entry, under
 the producer of the data, whose sequences go on: so a successor that fences that producer fences late ones
-of these, too. A log that begins far from zero gets batches of empty records, the fillers, and the log's
-start is moved behind them before the next (DeleteRecords). The last `RESERVE` offsets are control records:
-each owner that is lost meanwhile costs one, by its fence.
+of these, too. Where a leader may have forgotten it, since its last batch is old, a control record would have
+its sequences begin anew, so these are NOBODY's.
+
+A log that begins far from zero gets batches of empty records, the fillers, and the log's start is moved
+behind them before the next (DeleteRecords), for the first time before there is any: it may not be allowed.
+The last `RESERVE` offsets are control records: each owner that is lost meanwhile costs one, by its fence.
 
 A request of unknown outcome leaves the log's end in doubt: the partition begins again, and its end is read.
 """
@@ -36,6 +39,8 @@ MARKERS = 500
 """Control records of a partition in a request: brokers append them one by one."""
 MARKERS_AT_MOST = 10_000
 """Largest gap that is filled in a log that holds records. Brokers write some 600 a second."""
+NOBODY = (1 << 62, 0)
+"""Producer id that no coordinator gives out, since they count up from 0, and epoch."""
 RESERVE = 64
 FILLER_RECORDS = 100_000
 FILLED_RECORDS_S = 2_000_000
@@ -46,6 +51,10 @@ LOST = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 """For a partition that a response does not name."""
 NOT_APPENDED = LEADER_MOVED | {ErrorCode.NOT_ENOUGH_REPLICAS}
 """Answers to a control record that was surely not appended, and is requested again."""
+NOT_DELETED = (
+    "offsets cannot be filled in a target topic that is compacted only, since nothing can be deleted there:"
+    " give it cleanup.policy=compact,delete until the partition is ONLINE"
+)
 IN_DOUBT = "what the target has of it is in doubt, and is counted"
 
 
@@ -86,8 +95,9 @@ class GapFiller:
         self._wall_s = wall_s
         self._next_filler_s = 0.0
 
-    def work(self, sends: Iterable[SendSide], now_s: float) -> None:
-        """Request what the gaps need that are due, and the starts of logs."""
+    def work(self, sends: Iterable[SendSide], now_s: float, expired_ms: int) -> None:
+        """Request what the gaps need that are due, and the starts of logs. Brokers may have forgotten a
+        producer whose last batch is of a time before `expired_ms`."""
         marked: dict[Via, dict[TopicPartition, SendSide]] = {}
         deleted: dict[Via, dict[TopicPartition, SendSide]] = {}
         for send in sends:
@@ -101,7 +111,7 @@ class GapFiller:
                 wanted = marked if step is Marked else deleted
                 wanted.setdefault(via, {})[send.topic_partition] = send
         for via, group in marked.items():
-            self._mark(via, group, now_s)
+            self._mark(via, group, now_s, expired_ms)
         for via, group in deleted.items():
             self._delete(via, group, now_s)
 
@@ -153,7 +163,13 @@ class GapFiller:
         )
         self._activate(send)
 
-    def _mark(self, via: Via, group: Mapping[TopicPartition, SendSide], now_s: float) -> None:
+    def _mark(
+        self,
+        via: Via,
+        group: Mapping[TopicPartition, SendSide],
+        now_s: float,
+        expired_ms: int,
+    ) -> None:
         connection = self._ready(via, group.values(), now_s)
         if connection is None:
             return
@@ -163,7 +179,9 @@ class GapFiller:
             assert send.window.producer is not None
             gap = send.window.begin_gap()
             count = min(MARKERS, send.window.missing_before(gap))
-            wanted[send.topic_partition] = Filling(*send.window.producer, count)
+            forgotten = send.window.may_be_forgotten(expired_ms)
+            producer = NOBODY if forgotten else send.window.producer
+            wanted[send.topic_partition] = Filling(*producer, count)
             gaps[send.topic_partition] = send, gap, count
             send.sent_via, send.sent_at_s = via, now_s
         if wanted:
@@ -240,7 +258,8 @@ class GapFiller:
             send.window.lost(gap)
             self._retry(send, code, now_s)
         else:
-            send.window.lost(gap)
+            if code in LEADER_MOVED:
+                self._connections.refresh()
             self._failed(send, f"{IN_DOUBT}: {error_name(code)}", True)
         self._activate(send)
 
@@ -256,7 +275,7 @@ class GapFiller:
             reason = refusal(code, right, self._connections.cluster)
             self._failed(send, f"fillers cannot be deleted: {reason}", True)
         elif code == ErrorCode.POLICY_VIOLATION:
-            self._failed(send, f"fillers cannot be deleted: {error_name(code)}", False)
+            self._failed(send, NOT_DELETED, False)
         else:
             self._retry(send, code, now_s)
         self._activate(send)
@@ -282,7 +301,6 @@ class GapFiller:
             return
         for send, gap, _ in request.gaps.values():
             if send.window.is_in_flight(gap):
-                send.window.lost(gap)
                 self._failed(send, IN_DOUBT, True)
 
 

@@ -180,7 +180,7 @@ class SendSide:
     begins: bool = False
     filling: bool = False
     deleting: bool = False
-    log_start: int = 0
+    log_start: int = -1
     shared: bool = False
     shift_reason: str = ""
     copied: Copied = field(default_factory=Copied)

@@ -318,6 +318,10 @@ class SendWindow:
         for batch in self._queue:
             batch.sequence = -1
 
+    def may_be_forgotten(self, expired_ms: int) -> bool:
+        """Brokers may have forgotten the producer since its last batch."""
+        return NEVER_MS < self._appended_ms < expired_ms
+
     def can_send(self, expired_ms: int = NEVER_MS) -> bool:
         """True if `next` has a batch. Brokers may have forgotten a producer whose last batch is of a time
         before `expired_ms`."""

@@ -193,7 +193,7 @@ class Target:
                 send.error = view.absence(send.topic_partition[0]) if view else ""
                 send.retry_at_s = now_s + RETRY_S
         if at_gaps:
-            self._gaps.work(at_gaps, now_s)
+            self._gaps.work(at_gaps, now_s, self._expired_ms)
 
     def _produce(
         self, via: Via, partitions: deque[SendSide], transaction: LaneTransaction | None
