@@ -26,6 +26,7 @@ from ureplicator_testkit.fleet.victims import KINDS, ROUND, Victims
 from ureplicator_testkit.histories.checker import Promise
 from ureplicator_testkit.histories.events import Fault
 from ureplicator_testkit.records.flow import Flow
+from ureplicator_testkit.records.shifts import shifts
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.java import KAFKA_VERSION, KAFKA_VERSIONS
 from ureplicator_testkit.servers.processes import eventually
@@ -71,8 +72,14 @@ def site(
         yield Servers(zookeeper, source_cluster, target)
 
 
+@pytest.fixture(params=["mapped", "same"])
+def offsets(request: pytest.FixtureRequest) -> str:
+    """What the route promises of the target's offsets."""
+    return str(request.param)
+
+
 @pytest.fixture
-def fleet(site: Servers, unique_name: str, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(site: Servers, offsets: str, unique_name: str, tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(
         name=unique_name,
         folder=tmp_path,
@@ -81,7 +88,7 @@ def fleet(site: Servers, unique_name: str, tmp_path: Path) -> Iterator[Fleet]:
         target=site.target.bootstrap,
         controller={"rebalance_delay_s": 0, "join_delay_s": 1},
         worker={"slots": SLOTS},
-        route={"delivery": "exactly_once"},
+        route={"delivery": "exactly_once", "offsets": offsets},
     )
     try:
         yield fleet.start(workers=2)
@@ -101,7 +108,7 @@ def wait_visible(flow: Flow, victims: Victims) -> None:
 
 @pytest.mark.timeout(600 + 20 * KILLS)
 def test_kills_at_random_moments_lose_and_repeat_nothing(
-    site: Servers, fleet: Fleet, topic: str
+    site: Servers, fleet: Fleet, offsets: str, topic: str
 ) -> None:
     dice = random.Random(SEED)  # noqa: S311
     flow = Flow(site, fleet, topic, promise=Promise(Delivery.EXACTLY_ONCE))
@@ -126,3 +133,6 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(
             f"{flow.reader.count} records visible, none lost or repeated"
         )
         assert victims.killed.keys() == set(KINDS)
+        if offsets == "same":
+            found = shifts(site.source.bootstrap, site.target.bootstrap, topic)
+            assert all(counter.keys() == {0} for counter in found.values()), found

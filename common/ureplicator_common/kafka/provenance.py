@@ -48,13 +48,15 @@ class SameOffsets(NamedTuple):
 
     From the source offset `since` on an offset of the target is that of the source plus `shift`, for the
     reason `why` if they differ. `filling`: the target's log holds nothing but fillers yet, and is to begin at
-    this offset; -1: it holds records, or may.
+    this offset; -1: it holds records, or may. `old`: what follows may be so old that brokers forget its
+    producer at once, so no successor may use it on.
     """
 
     since: int
     shift: int = 0
     why: str = ""
     filling: int = -1
+    old: bool = False
 
 
 @dataclass(frozen=True, slots=True)

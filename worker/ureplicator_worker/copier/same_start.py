@@ -45,7 +45,7 @@ def _with_same(partition: Partition, job: FindStarts, start: StartPosition) -> S
         return replace(start, same=_by_ends(start, start.gap or MAPPED))
     if former is None or former.same is None:
         return _first(start, job.target.starts.get(key), name=f"{key[0]}/{key[1]}")
-    same = former.same
+    same = former.same._replace(old=False)
     if same.filling != start.position:
         same = same._replace(filling=-1)
     if start.position != job.stored[key].offset and not _has_shift(start.counted, same.shift):

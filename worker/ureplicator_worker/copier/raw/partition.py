@@ -151,7 +151,7 @@ class SendSide:
     `same`: how far offsets are those of the source; None where they need not be. `begins`: nothing is copied,
     and the target's log is to begin where the source's does; `filling`: fillers are missing before that;
     `log_start`: the target's log holds nothing before it; `deleting`: it is moving. `shared`: the producer
-    may still be another owner's, too.
+    may still be another owner's, too; `old`: what is sent may be so old that brokers forget it.
     """
 
     partition: Partition
@@ -182,6 +182,7 @@ class SendSide:
     deleting: bool = False
     log_start: int = -1
     shared: bool = False
+    old: bool = False
     shift_reason: str = ""
     copied: Copied = field(default_factory=Copied)
 
@@ -226,9 +227,10 @@ class SendSide:
 
 def same_offsets(send: SendSide) -> SameOffsets | None:
     """State of equal offsets for a position."""
-    if send.same is None or send.begins:
-        return send.same
-    return send.same._replace(filling=-1)
+    if send.same is None:
+        return None
+    filling = send.same.filling if send.begins else -1
+    return send.same._replace(filling=filling, old=send.old)
 
 
 def offsets_behind(counted: Counted, *, end: int) -> TargetOffsets:

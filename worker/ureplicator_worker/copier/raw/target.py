@@ -174,6 +174,8 @@ class Target:
                 continue
             elif send.same is not None and at_gap(send):
                 at_gaps.append(send)
+            elif send.same is not None and self._becomes_old(send):
+                self.confirmations.need(send)
             elif send.fenced and self._is_in_doubt(send):
                 self.need_producer(send)
             elif send.window.can_send(self._expired_ms) and now_s >= send.retry_at_s:
@@ -321,6 +323,7 @@ class Target:
         count(send, batch, transaction=self.transaction, latency=self._latency)
         if send.same is not None:
             send.same = shifted(send, batch, produced.base_offset)
+            send.old &= batch.max_timestamp_ms < self._expired_ms or send.window.in_flight > 1
         gone = send.window.acknowledged(batch, produced.base_offset)
         if gone is not None:
             self.went_back(send, gone)
@@ -348,6 +351,15 @@ class Target:
             self._failed(send, f"{reason}: {error_name(produced.error)}", True)
         else:
             self._retry_later(send, batch, produced)
+
+    def _becomes_old(self, send: SendSide) -> bool:
+        """What is sent next is old, and its position does not say so yet: it is stored first, so that whoever
+        was replaced sends none of it."""
+        head = send.window.head
+        if send.old or send.shared or head is None or head.max_timestamp_ms >= self._expired_ms:
+            return False
+        send.old = True
+        return True
 
     def _is_in_doubt(self, send: SendSide) -> bool:
         """Brokers forget the producer of what is sent next, by its time or that of what was sent behind it,

@@ -8,7 +8,7 @@ stored positions that name a producer --> fence each (`fence_data`), all its par
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable, Position
@@ -21,12 +21,18 @@ from ureplicator_common.kafka.client import (
 )
 from ureplicator_common.kafka.list_offsets import OffsetOrError, offsets_at
 from ureplicator_common.kafka.positions import COMMAND_S, PositionStore
-from ureplicator_common.kafka.producer_states import StatesOrError, producer_states
+from ureplicator_common.kafka.producer_states import TOO_OLD, StatesOrError, producer_states
 from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer, Provenance
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_worker.batches.header import SEQUENCE_MODULUS
-from ureplicator_worker.copier.behind import Behind, BehindOrError, PlaceOrError
+from ureplicator_worker.copier.behind import (
+    Behind,
+    BehindOrError,
+    PlaceOrError,
+    TargetLost,
+    Uncountable,
+)
 from ureplicator_worker.copier.takeover.reading import Unreadable, read_logs
 from ureplicator_worker.copier.takeover.shared_tail import SharedTail
 from ureplicator_worker.copier.takeover.source_place import SourcePlace
@@ -110,32 +116,39 @@ class Takeovers:
         view: ClusterView,
         shareable: Mapping[TargetPartition, int],
     ) -> dict[TargetPartition, BehindOrError]:
-        """Records behind positions whose producers are used on, since their leaders surely know them. Where
-        the same was tried before at the same sequence, or it cannot be read, the producer is fenced."""
+        """Records behind positions whose producers are used on, since their leaders surely know them. The
+        others are to be fenced, also one that was shared at the same sequence before, in vain."""
         sent = {
             key: provenance
             for of_name in named.values()
             for key, provenance in of_name.items()
-            if key in shareable
+            if key in shareable and provenance.same is not None and not provenance.same.old
         }
         if not sent:
             return {}
         states = producer_states(self._target, view, sent)
-        ends = dict.fromkeys(sent, LATEST)
+        found: dict[TargetPartition, BehindOrError] = {}
         tails: dict[TargetPartition, SharedTail] = {}
+        ends = dict.fromkeys(sent, LATEST)
         for portion in offsets_at(self._target, view, ends, isolation=READ_UNCOMMITTED):
             for key, end in portion.items():
-                following = next_shared(sent[key].appends, states[key], oldest_ms=shareable[key])
-                tried = (sent[key].appends, following)
-                if following < 0 or not isinstance(end, int) or self._tried.get(key) == tried:
-                    continue
-                self._tried[key] = tried
-                tails[key] = self._shared_tail(key, sent[key], end, following, states[key])
-        read_logs(self._target, view, tails)
+                of_leader = states[key]
+                following = next_shared(sent[key].appends, of_leader, oldest_ms=shareable[key])
+                if isinstance(end, PartitionUnavailable):
+                    found[key] = end
+                elif is_away(of_leader):
+                    found[key] = of_leader
+                elif following >= 0 and self._tried.get(key) != (sent[key].appends, following):
+                    tails[key] = self._shared_tail(key, sent[key], end, following, of_leader)
+        found |= read_logs(self._target, view, tails)
+        for key, tail in tails.items():
+            if tail.behind is not None and tail.behind.shared is not None:
+                found[key] = tail.behind
+                self._tried[key] = (sent[key].appends, tail.behind.shared.sequence)
         return {
-            key: tail.behind
-            for key, tail in tails.items()
-            if tail.behind is not None and tail.behind.shared is not None
+            key: behind
+            for key, behind in found.items()
+            if not isinstance(behind, TargetLost | Uncountable)
         }
 
     def _shared_tail(
@@ -244,6 +257,11 @@ class Takeovers:
         collects = key in self._collected
         self._collected.discard(key)
         return collects
+
+
+def is_away(states: StatesOrError) -> TypeGuard[PartitionUnavailable]:
+    """The leader did not answer; it may know the producers."""
+    return isinstance(states, PartitionUnavailable) and str(states) != TOO_OLD
 
 
 def next_shared(sent: DataProducer | None, states: StatesOrError, *, oldest_ms: int) -> int:
