@@ -106,7 +106,8 @@ def test_a_fleet_that_shrinks_to_one_and_grows_again(fleet: Fleet, flow: Flow) -
     fleet.wait_workers(*leaving)
     fleet.wait_settled()
     moved = len(fleet.moves(flow.topic)) - moves
-    assert moved <= flow.partitions * len(leaving) // len(fleet.workers), "only their shares move"
+    apart = sum(flow.partitions // workers for workers in range(2, len(fleet.workers) + 1))
+    assert moved <= apart, "only their shares move, if one joins long after the other, too"
     dice = random.Random(SEED)  # noqa: S311
     for _ in range(2):
         kill_leader_in_a_drain(fleet, flow, after_s=dice.uniform(0, 0.6))
