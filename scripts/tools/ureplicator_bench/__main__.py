@@ -77,6 +77,7 @@ class BenchOptions:
     handler: str
     spark: bool
     sql: bool
+    same: bool
     line: Line
 
     def passing(self, profile: Profile) -> int:
@@ -143,6 +144,9 @@ def _count_option(
     help="One slot here, one on a Spark cluster, and Structured Streaming instead.",
 )
 @click.option("--sql", is_flag=True, help="Have the records go through a filter of SQL instead.")
+@click.option(
+    "--same-offsets", "same", is_flag=True, help="A route of this kind beside the others."
+)
 @click.option("--tls", is_flag=True, help="Mutual TLS between the replicators and the brokers.")
 @click.option(
     "--round-trip-ms",
@@ -205,6 +209,7 @@ def main(
     load_seconds: float,
     spark: bool,
     sql: bool,
+    same: bool,
     tls: bool,
     round_trip_ms: int,
     deadline: float,
@@ -230,7 +235,17 @@ def main(
     delivered = tuple(map(Delivery, deliveries or ([*Delivery] if sql else [*Delivery][:1])))
     line = Line(tls, round_trip_ms)
     wanted = BenchOptions(
-        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, handler, spark, sql, line
+        profiles,
+        latency_seconds,
+        deadline,
+        mm2,
+        load_seconds,
+        delivered,
+        handler,
+        spark,
+        sql,
+        same,
+        line,
     )
     flags = {
         "failover": only_failover,
@@ -304,6 +319,9 @@ def _contenders(wanted: BenchOptions, servers: Servers, more: ExitStack) -> Iter
     kind = "sql" if wanted.sql else "handler" if wanted.handler else ""
     for delivery in wanted.deliveries:
         yield Ours(servers, FOLDER, delivery=delivery, kind=kind, route=route)
+    if wanted.same:
+        once = Delivery.EXACTLY_ONCE
+        yield Ours(servers, FOLDER, delivery=once, kind="same offsets", route={"offsets": "same"})
     if wanted.mm2 != "none" and not wanted.sql:
         yield MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned")
 

@@ -9,11 +9,11 @@ from ureplicator_testkit.records.topics import read_all
 
 
 def shifts(source: str, target: str, topic: str) -> dict[int, Counter[int]]:
-    """How often each difference of both offsets occurs, by partition. Values are distinct."""
+    """How often each difference of both offsets occurs, by partition. Pairs of key and value are distinct."""
     there = read_all(target, topic, READ_UNCOMMITTED)
     found: dict[int, Counter[int]] = {}
     for number, rows in read_all(source, topic).items():
-        places = {row.value: row.offset for row in rows}
-        found[number] = Counter(row.offset - places[row.value] for row in there[number])
+        places = {(row.key, row.value): row.offset for row in rows}
+        found[number] = Counter(row.offset - places[row.key, row.value] for row in there[number])
         assert found[number].total() == len(rows), f"{topic}/{number}"
     return found
