@@ -24,14 +24,14 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from ureplicator_bench import memory, merge, page_cache, rows, throughput
+from ureplicator_bench import memory, page_cache, rows, throughput
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.copying import Copying
 from ureplicator_bench.delays import latency, open_loop
 from ureplicator_bench.figures import Figure
-from ureplicator_bench.fleets import auditing, control, handover, idle, members, scale, takeover
-from ureplicator_bench.groups import failover, sync
+from ureplicator_bench.fleets import idle
 from ureplicator_bench.load import Profile
+from ureplicator_bench.measurements import ALONE, COUNTED
 from ureplicator_bench.report import (
     print_figure,
     print_latency,
@@ -278,23 +278,6 @@ def main(
     sys.exit(0 if good else 1)
 
 
-ALONE: Mapping[str, Callable[[], Iterable[Figure]]] = {
-    "failover": lambda: failover.figures(FOLDER, progress=_print_progress),
-    "audit": lambda: auditing.figures(FOLDER, progress=_print_progress),
-    "control": lambda: control.figures(FOLDER, progress=_print_progress),
-    "handover": lambda: handover.figures(FOLDER),
-    "members": lambda: members.figures(FOLDER),
-    "merge": lambda: merge.figures(progress=_print_progress),
-}
-"""Figures that a flag has measured in the folder, instead of copies."""
-COUNTED: Mapping[str, Callable[..., Iterable[Figure]]] = {
-    "scale": scale.figures,
-    "takeover": takeover.figures,
-    "groups": sync.figures,
-}
-"""Figures that an option with a number has measured in the folder."""
-
-
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
     with _folder(), running(FOLDER, wanted.line) as servers, ExitStack() as more:
         page_cache.fill(FOLDER)
@@ -356,7 +339,7 @@ def _rows(deadline_s: float, *, beside_mm2: bool) -> tuple[bool, dict[str, Any]]
 
 def _alone(kind: str) -> tuple[bool, dict[str, Any]]:
     with _folder():
-        return _printed(kind, ALONE[kind]())
+        return _printed(kind, ALONE[kind](FOLDER, _print_progress))
 
 
 def _counted(kind: str, counts: Mapping[str, int | None]) -> tuple[bool, dict[str, Any]]:
