@@ -41,7 +41,7 @@ from ureplicator_worker.copier.net.connections import Connections, Traffic, Via,
 from ureplicator_worker.copier.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.counting import copied, count
-from ureplicator_worker.copier.raw.gap_filling import GapFiller, Request, at_gap, shifted
+from ureplicator_worker.copier.raw.gap_filling import IN_DOUBT, GapFiller, Request, at_gap, shifted
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction
 from ureplicator_worker.copier.raw.partition import SendSide
@@ -263,7 +263,8 @@ class Target:
         if send.transactional:
             return
         if send.fenced:
-            self._failed(send, "what the target has of it is in doubt, and is counted", True)
+            why = f": {send.error}" if send.error else ""
+            self._failed(send, f"{IN_DOUBT}{why}", True)
             return
         send.needs_producer = not self._producers.restart(send.topic_partition, send.window)
 

@@ -70,7 +70,7 @@ class Takeovers:
         self._found: dict[TargetPartition, Found] = {}
         self._tries: dict[str, int] = {}
         """Of producers to be fenced."""
-        self._tried: dict[TargetPartition, tuple[DataProducer | None, int]] = {}
+        self._tried: dict[TargetPartition, tuple[str, int]] = {}
         """Producers that were shared, and from which sequence on."""
 
     def collect(self, partition: TargetPartition) -> None:
@@ -138,13 +138,13 @@ class Takeovers:
                     found[key] = end
                 elif is_away(of_leader):
                     found[key] = of_leader
-                elif following >= 0 and self._tried.get(key) != (sent[key].appends, following):
+                elif following >= 0 and self._tried.get(key) != (name_of(sent[key]), following):
                     tails[key] = self._shared_tail(key, sent[key], end, following, of_leader)
         found |= read_logs(self._target, view, tails)
         for key, tail in tails.items():
             if tail.behind is not None and tail.behind.shared is not None:
                 found[key] = tail.behind
-                self._tried[key] = (sent[key].appends, tail.behind.shared.sequence)
+                self._tried[key] = (name_of(sent[key]), tail.behind.shared.sequence)
         return {
             key: behind
             for key, behind in found.items()
@@ -257,6 +257,11 @@ class Takeovers:
         collects = key in self._collected
         self._collected.discard(key)
         return collects
+
+
+def name_of(provenance: Provenance) -> str:
+    """Name of its producer."""
+    return provenance.appends.name if provenance.appends is not None else ""
 
 
 def is_away(states: StatesOrError) -> TypeGuard[PartitionUnavailable]:
