@@ -61,7 +61,7 @@ class Site(Protocol):
 
 class Flow:
     """Belongs to one test; `close` it, however the test ended. `prefix`: of the route's target topics;
-    `promise`: what the route promises."""
+    `promise`: what the route promises. `young`: records have the time at which they are sent; else any."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Flow:
         route: Route = FORTH,
         prefix: str = "",
         promise: Promise = AT_LEAST_ONCE,
+        young: bool = False,
     ) -> None:
         self.topic, self.partitions = topic, partitions
         self.copy = prefix + topic
@@ -84,7 +85,12 @@ class Flow:
         self._beside: tuple[Flow, ...] = ()
         self.history = History(fleet.folder / f"{topic}.history")
         self._load = Load(
-            self._source, topic, partitions=partitions, records_per_s=rate, add=self.history.add
+            self._source,
+            topic,
+            partitions=partitions,
+            records_per_s=rate,
+            add=self.history.add,
+            young=young,
         )
         self._commits = CommitLog(self._target, fleet.group(route), self.copy)
         self._client = ClusterClient(self._target)

@@ -17,6 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -84,7 +85,8 @@ def repeating(send: Callable[[], object], *, pause_s: float = PAUSE_S) -> Iterat
 
 
 class Load:
-    """Produces until `stop`; `acknowledged` are the numbers of each partition."""
+    """Produces until `stop`; `acknowledged` are the numbers of each partition. `young`: records have the time
+    at which they are sent; else any."""
 
     def __init__(
         self,
@@ -94,7 +96,9 @@ class Load:
         partitions: int,
         records_per_s: int = 1_000,
         add: Callable[[Event], None] = ignore,
+        young: bool = False,
     ) -> None:
+        self._young = young
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
         self._add = add
         self._rate = records_per_s
@@ -196,7 +200,8 @@ class Load:
 
     def _next(self, partition: int, filler_bytes: int = 0) -> tuple[int, NewRecord]:
         number = next(self._numbers[partition])
-        return number, labelled(self._topic, partition, number, filler_bytes=filler_bytes)
+        record = labelled(self._topic, partition, number, filler_bytes=filler_bytes)
+        return number, replace(record, timestamp=None) if self._young else record
 
     def _delivered(
         self, partition: int, number: int, error: KafkaError | None, _message: object
