@@ -234,18 +234,9 @@ def main(
     profiles = tuple(base.changed(changes | {"batch_bytes": batch_bytes}) for base in bases)
     delivered = tuple(map(Delivery, deliveries or ([*Delivery] if sql else [*Delivery][:1])))
     line = Line(tls, round_trip_ms)
+    kinds = handler, spark, sql, same
     wanted = BenchOptions(
-        profiles,
-        latency_seconds,
-        deadline,
-        mm2,
-        load_seconds,
-        delivered,
-        handler,
-        spark,
-        sql,
-        same,
-        line,
+        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, *kinds, line
     )
     flags = {
         "failover": only_failover,
