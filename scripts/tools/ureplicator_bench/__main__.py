@@ -233,11 +233,8 @@ def main(
     bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or default]
     profiles = tuple(base.changed(changes | {"batch_bytes": batch_bytes}) for base in bases)
     delivered = tuple(map(Delivery, deliveries or ([*Delivery] if sql else [*Delivery][:1])))
-    line = Line(tls, round_trip_ms)
-    kinds = handler, spark, sql, same
-    wanted = BenchOptions(
-        profiles, latency_seconds, deadline, mm2, load_seconds, delivered, *kinds, line
-    )
+    kinds = handler, spark, sql, same, Line(tls, round_trip_ms)
+    wanted = BenchOptions(profiles, latency_seconds, deadline, mm2, load_seconds, delivered, *kinds)
     flags = {
         "failover": only_failover,
         "audit": only_audit,
