@@ -33,6 +33,7 @@ COUNTS = (
     "altered",
     "reordered",
     "foreign",
+    "shifted",
     "compacted",
     "findings_kept",
 )
