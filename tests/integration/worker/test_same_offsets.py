@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ureplicator_testkit.copier.lane import RealLane
-from ureplicator_testkit.copier.owners import COUNT, EXACTLY_ONCE, Takeover
+from ureplicator_testkit.copier.owners import COUNT, SAME, Takeover
 from ureplicator_testkit.histories.events import READ_UNCOMMITTED
 from ureplicator_testkit.records.topics import delete_records, offsets, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
-
-SAME = replace(EXACTLY_ONCE, same_offsets=".*")
 
 
 @pytest.fixture
