@@ -40,8 +40,7 @@ def same(lane: RealLane, zookeeper: ZooKeeperServer, *more: str) -> Result:
         "routes": [{"source": ROUTE.source, "target": ROUTE.target}],
     }
     config.write_text(json.dumps(content))
-    words = ("--config", config, "--master", "local[1]", *more)
-    return run("offsets", "same", lane.topic, *words)
+    return run("offsets", "same", lane.topic, "--config", config, "--master", "local[1]", *more)
 
 
 def test_each_record_is_at_the_same_offset(lane: RealLane, zookeeper: ZooKeeperServer) -> None:
