@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import pytest
 
@@ -126,3 +126,24 @@ def test_the_same_offsets_are_compared_from_where_both_logs_have_records(
     start = locate(work, none, none, originals, copies)
     assert (start.source, start.target, start.leading) == (first, first, False)
     assert start.limits == Limits(source_compacted=True)
+
+
+@pytest.mark.parametrize("same_offsets", [True, False])
+def test_all_records_of_the_target_are_read_where_offsets_are_to_be_the_same(
+    same_offsets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed: dict[str, bool] = {}
+
+    def log(cluster: object, topic: str, *_: object, **options: Any) -> MemoryLog:
+        committed[topic] = options["committed"]
+        held = SOURCE if topic == "t" else TARGET
+        return MemoryLog(held, before=lambda _: None, signals=options["signals"])
+
+    monkeypatch.setattr(task, "PartitionLog", log)
+    options = AuditOptions(same_offsets=same_offsets)
+    found = compare_partition(
+        Work("t", "copy", {}, {}, PartitionRange(0, COUNT, 0), options, 0, 10)
+    )
+    assert committed == {"t": True, "copy": not same_offsets}
+    assert found.result.missing == 1
+    assert found.result.shifted == (COUNT - LOST - 1) * same_offsets
