@@ -9,36 +9,30 @@ It reads both clusters itself, so it needs the configuration, ZooKeeper and Java
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ureplicator_cli.audit_run import (
+    end_with,
+    find_route,
+    read_copied_as,
+    read_settings,
+    refuse,
+    run,
+)
 from ureplicator_cli.options import Rate, config_options
-from ureplicator_cli.output import print_json, print_table, warn
-from ureplicator_common.clock import SystemClock
-from ureplicator_common.config.route import RouteConfig
-from ureplicator_common.config.settings import Settings, load_settings
-from ureplicator_common.errors import ConfigurationError, OperatingError
-from ureplicator_common.model import Route
+from ureplicator_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from ureplicator_worker.audit.offset_map import Mapped
     from ureplicator_worker.audit.prepare import Bound
     from ureplicator_worker.audit.repair import Repaired
-    from ureplicator_worker.audit.result import AuditRequest, AuditResult
-    from ureplicator_worker.auditor.command import Command, Done
-    from ureplicator_worker.auditor.recording import CopiedAs
+    from ureplicator_worker.audit.result import AuditResult
+    from ureplicator_worker.auditor.command import Done
 
-EQUAL, DIFFERENT, COULD_NOT = 0, 1, 2
 SHOWN = 20
 
 
@@ -101,12 +95,12 @@ def audit(
         raise click.UsageError("--resume goes on where the result ends: leave --from out")
     if resume and offset_map:
         raise click.UsageError("--offset-map needs all records: leave --resume out")
-    settings = _settings(config, overrides)
-    route = _route(settings, route_name)
+    settings = read_settings(config, overrides)
+    route = find_route(settings, route_name)
     bounds = _bounds(first, end)
-    copied = _copied_as(settings, route, topic)
+    copied = read_copied_as(settings, route, topic)
     if offset_map and not copied.settings.offset_map:
-        _fail(f"--offset-map: the route {route.route} has no map: set offset_map: true for it")
+        refuse(f"--offset-map: the route {route.route} has no map: set offset_map: true for it")
     from ureplicator_worker.audit.prepare import Wanted
     from ureplicator_worker.audit.result import AuditOptions
     from ureplicator_worker.auditor.command import Command
@@ -131,43 +125,9 @@ def audit(
         offset_map=offset_map,
         spark={"spark.master": master},
     )
-    done = _execute(settings, command, quiet=as_json)
+    done = run(settings, command, quiet=as_json)
     _print(done, folder, as_json)
-    result = done.result
-    if result.reason:
-        warn(f"{topic}: {result.state}: {result.reason}")
-    raise SystemExit(_exit_code(result))
-
-
-def _settings(config: Path, overrides: tuple[str, ...]) -> Settings:
-    try:
-        return load_settings(config, environ=os.environ, overrides=overrides)
-    except ConfigurationError as error:
-        _fail(str(error))
-
-
-def _route(settings: Settings, name: str) -> RouteConfig:
-    names = [str(config.route) for config in settings.routes]
-    if not name and len(names) == 1:
-        return settings.routes[0]
-    try:
-        return settings.routes[names.index(str(Route.parse(name)))]
-    except ValueError:
-        have = f"the configuration has {', '.join(names)}"
-        _fail(
-            f"--route: there is no route {name}: {have}" if name else f"--route is needed: {have}"
-        )
-
-
-def _copied_as(settings: Settings, route: RouteConfig, topic: str) -> CopiedAs:
-    """Operators may have changed the settings of the route since the file was written."""
-    from ureplicator_worker.auditor.recording import copied_as
-
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the message below is enough
-    try:
-        return copied_as(settings, route, topic)
-    except OperatingError as error:
-        _fail(f"the settings of route {route.route} cannot be read in ZooKeeper: {error}")
+    end_with(done.result)
 
 
 def _bounds(first: str, end: str) -> tuple[Bound | None, Bound | None]:
@@ -193,69 +153,6 @@ def _bound(text: str, option: str) -> Bound | None:
         raise click.UsageError(f"{option}: {text!r} is neither an offset nor a time") from None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Bound(timestamp_ms=max(0, round(aware.timestamp() * 1_000)))
-
-
-def _execute(settings: Settings, command: Command, *, quiet: bool) -> Done:
-    from ureplicator_worker.auditor.command import execute
-
-    began_ms = SystemClock().wall_ms()
-    try:
-        with _bar(command.wanted.topic, quiet) as advance:
-            done = execute(settings, command, on_progress=advance)
-        _record(settings, _of(done.result, command.wanted.numbers), command.folder, began_ms)
-        return done
-    except OperatingError as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        more = "; go on with --resume" if command.folder is not None else ""
-        _fail(f"interrupted{more}")
-
-
-def _of(result: AuditResult, numbers: Collection[int]) -> AuditResult:
-    """The partitions that were wanted now: a result that was resumed holds others, of an earlier time."""
-    if not numbers:
-        return result
-    return replace(
-        result,
-        partitions=tuple(row for row in result.partitions if row.partition in numbers),
-        findings=tuple(row for row in result.findings if row.partition in numbers),
-    )
-
-
-def _record(settings: Settings, result: AuditResult, folder: Path | None, began_ms: int) -> None:
-    """Keep what was verified in ZooKeeper, for `ureplicator audits`; a warning if that cannot be."""
-    from ureplicator_worker.auditor.recording import record
-
-    report = str(folder.resolve()) if folder is not None else ""
-    try:
-        record(settings, result, began_ms=began_ms, report=report)
-    except OperatingError as error:
-        warn(f"the result is not recorded in ZooKeeper: {error}")
-
-
-@contextmanager
-def _bar(topic: str, quiet: bool) -> Iterator[Any]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    from ureplicator_worker.audit.progress import progress as offsets_done
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("offsets, {task.fields[found]:,} findings"),
-        TimeRemainingColumn(),
-    )
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, disable=hidden) as progress:
-        task = progress.add_task(topic, total=None, found=0)
-
-        def advance(request: AuditRequest, result: AuditResult, passed: int) -> None:
-            done, total = offsets_done(request, result, passed)
-            found = result.total("differences") + result.total("repeated")
-            progress.update(task, total=total, completed=done, found=found)
-
-        yield advance
 
 
 def _print(done: Done, folder: Path | None, as_json: bool) -> None:
@@ -344,15 +241,3 @@ def _map_text(each: Mapped) -> str:
         return f"nothing added: {each.reason}"
     count = len(each.segments)
     return f"source offsets {each.first} to {each.end} added, {count:,} segment{'s' * (count > 1)}"
-
-
-def _exit_code(result: AuditResult) -> int:
-    from ureplicator_worker.audit.result import AuditState
-
-    codes = {AuditState.EQUAL: EQUAL, AuditState.DIFFERENT: DIFFERENT}
-    return codes.get(result.state, COULD_NOT)
-
-
-def _fail(message: str) -> NoReturn:
-    warn(message)
-    raise SystemExit(COULD_NOT)

@@ -77,6 +77,23 @@ def config_options(command: F) -> F:
     return click.argument("config", type=click.Path(path_type=Path))(command)
 
 
+def config_file_options(command: F) -> F:
+    """As `config_options`, for commands whose argument is something else."""
+    command = click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one key, as in controller.port=9001. Repeatable.",
+    )(command)
+    return click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        required=True,
+        help="Configuration file of the fleet.",
+    )(command)
+
+
 class Rate(click.ParamType[int]):
     """Bytes per second: 500k, 20M."""
 

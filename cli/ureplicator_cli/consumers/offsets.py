@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ureplicator_cli.consumers.groups import group_path, print_group
+from ureplicator_cli.consumers.same_offsets import same
 from ureplicator_cli.options import client_options, route_options
 from ureplicator_cli.output import end_if_json
 from ureplicator_cli.rest_client import request
@@ -12,7 +13,10 @@ from ureplicator_cli.rest_client import request
 
 @click.group()
 def offsets() -> None:
-    """Translate offsets between source and target."""
+    """Translate offsets between source and target, or prove that they are the same."""
+
+
+offsets.add_command(same)
 
 
 @offsets.command("translate")

@@ -22,6 +22,7 @@ from ureplicator_cli.doctor.findings import (
 )
 from ureplicator_cli.doctor.host import read_host, read_rest
 from ureplicator_cli.doctor.readings import read_clusters, read_zookeeper
+from ureplicator_cli.options import config_file_options
 from ureplicator_cli.output import fail, print_json
 from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination.tls import check_tls
@@ -31,19 +32,7 @@ from ureplicator_common.printable import printable
 
 
 @click.command()
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Configuration file of the fleet.",
-)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override one key, as in controller.port=9001. Repeatable.",
-)
+@config_file_options
 @click.option(
     "--role",
     type=click.Choice(["controller", "worker", "all"]),

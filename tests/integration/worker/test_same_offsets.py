@@ -11,7 +11,7 @@ import pytest
 
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_testkit.copier.lane import RealLane
-from ureplicator_testkit.copier.owners import COPIED_S, COUNT, EXACTLY_ONCE, NEVER_S, Takeover
+from ureplicator_testkit.copier.owners import COPIED_S, COUNT, NEVER_S, SAME, Takeover
 from ureplicator_testkit.histories.events import READ_UNCOMMITTED
 from ureplicator_testkit.records.topics import (
     NewRecord,
@@ -24,7 +24,6 @@ from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.copier.start_position import FENCED
 
-SAME = replace(EXACTLY_ONCE, same_offsets=".*")
 OWNERS = 6
 FAR = 250_000
 KEYS = 50

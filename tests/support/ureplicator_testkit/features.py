@@ -17,6 +17,10 @@ TESTS = {
     "exactly once": (
         "integration/worker/test_exactly_once.py::test_a_copier_killed_again_and_again_repeats_nothing",
     ),
+    "the same offsets": (
+        "integration/worker/test_same_offsets.py::test_transactions_leave_control_records",
+        "integration/worker/test_same_offsets_consumers.py::test_a_group_by_the_file_of_kafkas_own_tool",
+    ),
     "versions of Kafka": (
         "integration/worker/test_kafka_versions.py::test_every_kind_of_batch_is_copied_once_and_in_order",
     ),

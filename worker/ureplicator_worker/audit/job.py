@@ -18,6 +18,7 @@ from ureplicator_worker.audit.result import (
     AuditRequest,
     AuditResult,
     Finding,
+    FindingKind,
     PartitionRange,
     PartitionResult,
 )
@@ -28,11 +29,7 @@ from ureplicator_worker.audit.task import Outcome, Work
 COUNTS = (
     "compared",
     "compared_bytes",
-    "missing",
-    "repeated",
-    "altered",
-    "reordered",
-    "foreign",
+    *(kind.value for kind in FindingKind),
     "compacted",
     "findings_kept",
 )

@@ -37,6 +37,7 @@ class FindingKind(StrEnum):
     ALTERED = "altered"
     REORDERED = "reordered"
     FOREIGN = "foreign"
+    SHIFTED = "shifted"
 
 
 class AuditState(StrEnum):
@@ -50,7 +51,8 @@ class AuditState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One record that differs; -1 for the offset on a side that does not have it, or where it is not
-    known. `detail`: the altered parts, separated by commas."""
+    known. `detail`: the altered parts, separated by commas. A shifted one stands for those behind it that are
+    shifted by as much, too."""
 
     partition: int
     kind: FindingKind
@@ -82,7 +84,8 @@ class AuditOptions:
     any but `earliest` the first records are not on the target. `timestamps`: false where the target
     stamps records itself. `rate_bytes_per_s`: limit for each side, 0 none. `round_s`: time after which
     progress is reported. `stop_at_end`: do not go on behind the range once all differences are explained.
-    `segments`: those of an offset map are wanted, too."""
+    `segments`: those of an offset map are wanted, too. `same_offsets`: each record is to have its offset at
+    the target, too; both logs are read from the same one on, the target's with all records."""
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     start: str = "earliest"
@@ -94,6 +97,7 @@ class AuditOptions:
     round_s: float = 15.0
     stop_at_end: bool = False
     segments: bool = False
+    same_offsets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ class PartitionResult:
 
     `target_to`: target offset to go on at. `compared`: records that are equal on both sides. `compacted`:
     records that are on one side only because compaction or retention removed them on the other.
-    `uncompared`: the reason why nothing could be compared, up to the end.
+    `uncompared`: the reason why nothing could be compared, up to the end. `shifted`: equal records at another
+    offset, where it is to be the same.
     """
 
     partition: int
@@ -137,6 +142,7 @@ class PartitionResult:
     notes: tuple[str, ...] = ()
     findings_kept: int = 0
     uncompared: str = ""
+    shifted: int = 0
 
     @property
     def complete(self) -> bool:
@@ -145,7 +151,7 @@ class PartitionResult:
     @property
     def differences(self) -> int:
         """Differences without repeats."""
-        return self.missing + self.altered + self.reordered + self.foreign
+        return self.missing + self.altered + self.reordered + self.foreign + self.shifted
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +230,7 @@ class AuditResult:
         return tuple(steps)
 
     def to_json(self) -> dict[str, Any]:
-        counts = ("compared", "repeated", "missing", "altered", "reordered", "foreign", "compacted")
+        counts = ("compared", *(kind.value for kind in FindingKind), "compacted")
         return {
             **_to_json(self, leave_out=("partitions", "findings", "segments")),
             "state": self.state.value,
@@ -256,6 +262,8 @@ _STEPS: Mapping[str, str] = {
     " target topic",
     "foreign": "the target has records that the source does not have: find out who else writes to the"
     " target topic, and take the permission away",
+    "shifted": "records have other offsets than at the source: ureplicator topics show says since when,"
+    " and why",
 }
 _REPEATED_IN_EXACTLY_ONCE = (
     "records are repeated though the route delivers exactly once: check whether positions were set back,"

@@ -24,7 +24,7 @@ _PARTITION = (
     "partition int, verified_from long, verified_to long, target_to long, end long, compared long,"
     " compared_bytes long, missing long, repeated long, altered long, reordered long, foreign long,"
     " compacted long, notes array<string>, findings_kept long,"
-    " uncompared string"
+    " uncompared string, shifted long"
 )
 
 

@@ -7,7 +7,8 @@ that is cancelled brings what it had compared up to the last place where all was
 Where does the copy of the first record lie? Offsets of both sides have nothing in common. If a former round
 or audit ended here, it is known. Else, where timestamps are kept, the brokers' index of times gives a
 bound: the copy of a record is not before the first record that is as late. The lowest of the first
-thousand timestamps is taken, since they need not be in order. The rest is found by contents.
+thousand timestamps is taken, since they need not be in order. The rest is found by contents. Where offsets
+are to be the same, both sides begin at the first offset that both logs still have.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def compare_partition(work: Work) -> Outcome:
     first = max(wanted.first, 0)
     nothing = PartitionResult(wanted.partition, first, first, wanted.target_first, wanted.end)
     source = _log(work, work.source, work.topic, signals, rate)
-    target = _log(work, work.target, work.target_topic, signals, rate)
+    committed = not work.options.same_offsets
+    target = _log(work, work.target, work.target_topic, signals, rate, committed=committed)
     try:
         with source, target:
             return _compare(work, source, target, signals)
@@ -101,7 +103,13 @@ def compare_partition(work: Work) -> Outcome:
 
 
 def _log(
-    work: Work, cluster: Mapping[str, str], topic: str, signals: TaskSignals, rate: float = 0
+    work: Work,
+    cluster: Mapping[str, str],
+    topic: str,
+    signals: TaskSignals,
+    rate: float = 0,
+    *,
+    committed: bool = True,
 ) -> PartitionLog:
     return PartitionLog(
         cluster,
@@ -109,6 +117,7 @@ def _log(
         work.range.partition,
         timestamps=work.options.timestamps,
         rate_bytes_per_s=rate,
+        committed=committed,
         signals=signals,
     )
 
@@ -133,6 +142,7 @@ def _compare(
         tail=partial(_tail, work, start, originals, copies, signals),
         max_findings=work.max_findings,
         pairs=pairs,
+        same_offsets=work.options.same_offsets,
     )
 
     def outcome() -> Outcome:
@@ -192,6 +202,7 @@ def _result(
         altered=counts[FindingKind.ALTERED],
         reordered=counts[FindingKind.REORDERED],
         foreign=counts[FindingKind.FOREIGN],
+        shifted=counts[FindingKind.SHIFTED],
         compacted=comparison.compacted,
         notes=start.notes,
         findings_kept=len(comparison.findings),
@@ -231,6 +242,8 @@ def locate(
     """Raises ClusterUnavailable."""
     wanted, options = work.range, work.options
     continued = wanted.target_first != NO_OFFSET
+    if options.same_offsets and not continued:
+        return _at_the_same(wanted, options, originals, copies)
     first = max(originals.start, wanted.first)
     place = max(copies.start, wanted.target_first)
     deleted = wanted.first != NO_OFFSET and first > wanted.first
@@ -252,6 +265,21 @@ def locate(
             target_from_start=whole_target,
         ),
         notes=tuple(_notes(wanted, first, continued, copies_deleted, whole_target)),
+    )
+
+
+def _at_the_same(
+    wanted: PartitionRange, options: AuditOptions, originals: Extent, copies: Extent
+) -> Start:
+    """Where both logs have records: what one of them has before is no difference."""
+    first = max(wanted.first, originals.start, copies.start)
+    return Start(
+        source=first,
+        target=first,
+        leading=False,
+        limits=Limits(
+            source_compacted=options.source_compacted, target_compacted=options.target_compacted
+        ),
     )
 
 

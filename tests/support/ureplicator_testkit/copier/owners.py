@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
@@ -17,6 +18,7 @@ from ureplicator_testkit.servers.processes import eventually
 from ureplicator_worker.lifeline.messages import Add, Grant
 
 EXACTLY_ONCE = RouteSettings(delivery=Delivery.EXACTLY_ONCE)
+SAME = replace(EXACTLY_ONCE, same_offsets=".*")
 NEVER_S = 3_600.0
 TRIES = 5
 COPIED_S = 30.0

@@ -143,3 +143,10 @@ def test_ranges_with_something_to_compare(count: str) -> None:
     result = replace(EMPTY, **changes)
     found = uncompared(result, PartitionRange(0, 10), START, 10, Extent(0, 12), Extent(30, 30))
     assert found == ""
+
+
+def test_records_of_each_kind_are_added_up() -> None:
+    before: dict[str, Any] = {kind.value: 2 for kind in FindingKind}
+    after: dict[str, Any] = {kind.value: 3 for kind in FindingKind}
+    whole = merged(replace(DONE, **before), replace(DONE, **after))
+    assert {kind: getattr(whole, kind) for kind in before} == dict.fromkeys(before, 5)

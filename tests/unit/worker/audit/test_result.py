@@ -45,6 +45,7 @@ def test_states() -> None:
     assert state(exactly, repeated=3) is AuditState.DIFFERENT
     assert state(RESULT, verified_to=9) is AuditState.INCOMPLETE
     assert state(RESULT, verified_to=9, missing=1) is AuditState.DIFFERENT
+    assert state(RESULT, shifted=1) is AuditState.DIFFERENT
     assert state(replace(RESULT, not_comparable="handler")) is AuditState.NOT_COMPARABLE
 
 

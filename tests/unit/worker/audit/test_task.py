@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
+from typing import Any, Self, cast
 
 import pytest
 
 from ureplicator_common.kafka import Extent
 from ureplicator_worker.audit import signals, task
+from ureplicator_worker.audit.core.pending import Limits
 from ureplicator_worker.audit.core.side import Chunk, Content
 from ureplicator_worker.audit.result import AuditOptions, FindingKind, PartitionRange
 from ureplicator_worker.audit.signals import DriverSignals, TaskSignals
-from ureplicator_worker.audit.task import Outcome, Work, compare_partition
+from ureplicator_worker.audit.streams import PartitionLog
+from ureplicator_worker.audit.task import Outcome, Work, compare_partition, locate
 
 COUNT, LOST = 200, 50
 RANGE = PartitionRange(0, COUNT)
@@ -104,3 +106,44 @@ def test_it_stops_at_the_end_of_the_range_only_when_all_is_explained(
     around = compared(monkeypatch, PartitionRange(0, LOST + 5, 0, 0), stop_at_end=True)
     assert [finding.source_offset for finding in around.findings] == [LOST]
     assert around.result.verified_to == COUNT
+
+
+@pytest.mark.parametrize(
+    ("wanted", "originals", "copies", "first"),
+    [
+        (RANGE, Extent(0, COUNT), Extent(0, COUNT), 0),
+        (RANGE, Extent(30, COUNT), Extent(0, COUNT), 30),
+        (RANGE, Extent(30, COUNT), Extent(70, COUNT), 70),
+        (PartitionRange(0, COUNT, 90), Extent(30, COUNT), Extent(70, COUNT), 90),
+    ],
+)
+def test_the_same_offsets_are_compared_from_where_both_logs_have_records(
+    wanted: PartitionRange, originals: Extent, copies: Extent, first: int
+) -> None:
+    options = AuditOptions(start="latest", source_compacted=True, same_offsets=True)
+    work = Work("t", "copy", {}, {}, wanted, options, 0, 10)
+    none = cast(PartitionLog, None)
+    start = locate(work, none, none, originals, copies)
+    assert (start.source, start.target, start.leading) == (first, first, False)
+    assert start.limits == Limits(source_compacted=True)
+
+
+@pytest.mark.parametrize("same_offsets", [True, False])
+def test_all_records_of_the_target_are_read_where_offsets_are_to_be_the_same(
+    same_offsets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed: dict[str, bool] = {}
+
+    def log(cluster: object, topic: str, *_: object, **options: Any) -> MemoryLog:
+        committed[topic] = options["committed"]
+        held = SOURCE if topic == "t" else TARGET
+        return MemoryLog(held, before=lambda _: None, signals=options["signals"])
+
+    monkeypatch.setattr(task, "PartitionLog", log)
+    options = AuditOptions(same_offsets=same_offsets)
+    found = compare_partition(
+        Work("t", "copy", {}, {}, PartitionRange(0, COUNT, 0), options, 0, 10)
+    )
+    assert committed == {"t": True, "copy": not same_offsets}
+    assert found.result.missing == 1
+    assert found.result.shifted == (COUNT - LOST - 1) * same_offsets

@@ -46,15 +46,18 @@ class Comparison:
         tail: Tail | None = None,
         max_findings: int = 10_000,
         pairs: Pairs | None = None,
+        same_offsets: bool = False,
     ) -> None:
         """`leading`: the first records of both sides need not belong together. `pairs`: takes the offsets of
-        those that do."""
+        those that do. `same_offsets`: report those that are not the same."""
         self._partition = partition
         self._source, self._target = source, target
         self._required = required
         self._leading = leading
         self._max_findings = max_findings
         self._pairs = pairs
+        self._same_offsets = same_offsets
+        self._shift = 0
         self._history = History(tail)
         self._pending = Pending(self._history, limits, self._report)
         self._source_before, self._target_before = source.offset - 1, target.offset - 1
@@ -113,6 +116,20 @@ class Comparison:
         self._history.append(offsets, [hash(content) for content in contents])
         if self._pairs is not None:
             self._pairs.add(offsets, copies)
+        if self._same_offsets:
+            self._look_for_shifts(offsets, copies)
+
+    def _look_for_shifts(self, offsets: Sequence[int], copies: Sequence[int]) -> None:
+        """Count records at other offsets; the first of those in a row with the same shift is a finding."""
+        if offsets == copies:
+            self._shift = 0
+            return
+        for offset, copy in zip(offsets, copies, strict=True):
+            before, self._shift = self._shift, copy - offset
+            if self._shift == before:
+                self.counts[FindingKind.SHIFTED] += bool(self._shift)
+            elif self._shift:
+                self._report(FindingKind.SHIFTED, offset, copy, "")
 
     def _pass(self, source: int, target: int, source_before: int, target_before: int) -> None:
         self._source.consume(source)
