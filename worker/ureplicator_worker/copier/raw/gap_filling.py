@@ -48,6 +48,8 @@ NOT_APPENDED = LEADER_MOVED | {ErrorCode.NOT_ENOUGH_REPLICAS}
 """Answers to a control record that was surely not appended, and is requested again."""
 IN_DOUBT = "what the target has of it is in doubt, and is counted"
 
+HOLLOW = "its producer is shared, and the source may have lost records since they were copied"
+
 
 @dataclass(slots=True)
 class Marked:
@@ -111,21 +113,26 @@ class GapFiller:
     def _step(self, send: SendSide, now_s: float) -> type[Request] | None:
         """Kind of request that the partition needs next; None: none now."""
         gap = send.window.due_gap
+        missing = 0 if gap is None else send.window.missing_before(gap)
+        if send.filling and missing <= RESERVE:  # what follows is counted
+            send.filling = False
+            self._confirmations.need(send)
+            return None
         if gap is None:  # the log begins where it should, but for its start
             return Deleted
-        missing = send.window.missing_before(gap)
+        if (
+            send.shared and gap.hollow
+        ):  # under the sequences of what follows others may have sent more
+            self._failed(send, HOLLOW, True)
+            return None
         if not missing:
             send.window.filled(send.window.begin_gap(), 0)
             self._passed(send, gap)
             return None
-        if send.filling and missing > RESERVE:
+        if send.filling:
             if send.log_start < send.window.target_end:
                 return Deleted
             self._fill(send, missing - RESERVE, now_s)
-            return None
-        if send.filling:
-            send.filling = False
-            self._confirmations.need(send)
             return None
         if missing > MARKERS_AT_MOST:
             self._failed(send, too_many(missing, gap.first_offset), False)
@@ -222,7 +229,8 @@ class GapFiller:
                     self._marked(send, gap, count, max(codes.get(key, [LOST])), now_s)
         else:
             for key, (send, start) in request.starts.items():
-                self._started(send, start, max(codes.get(key, [LOST])), now_s)
+                if send.deleting:
+                    self._started(send, start, max(codes.get(key, [LOST])), now_s)
 
     def _marked(self, send: SendSide, gap: Batch, count: int, code: int, now_s: float) -> None:
         """The answer is that to the last of them: of several it leaves those before it open."""
@@ -240,7 +248,6 @@ class GapFiller:
             send.window.lost(gap)
             self._retry(send, code, now_s)
         else:
-            send.window.lost(gap)
             self._failed(send, f"{IN_DOUBT}: {error_name(code)}", True)
         self._activate(send)
 
@@ -277,12 +284,12 @@ class GapFiller:
         """The response will never come."""
         if isinstance(request, Deleted):
             for send, _ in request.starts.values():
-                send.deleting = False
-                self._activate(send)
+                if send.deleting:
+                    send.deleting = False
+                    self._activate(send)
             return
         for send, gap, _ in request.gaps.values():
             if send.window.is_in_flight(gap):
-                send.window.lost(gap)
                 self._failed(send, IN_DOUBT, True)
 
 

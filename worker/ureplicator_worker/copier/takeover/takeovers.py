@@ -64,8 +64,8 @@ class Takeovers:
         self._found: dict[TargetPartition, Found] = {}
         self._tries: dict[str, int] = {}
         """Of producers to be fenced."""
-        self._tried: dict[TargetPartition, tuple[DataProducer | None, int]] = {}
-        """Producers that were shared, and from which sequence on."""
+        self._tried: dict[TargetPartition, tuple[int, int]] = {}
+        """Ids of producers that were shared, and from which sequence on."""
 
     def collect(self, partition: TargetPartition) -> None:
         self._collected.add(partition)
@@ -125,9 +125,12 @@ class Takeovers:
         tails: dict[TargetPartition, SharedTail] = {}
         for portion in offsets_at(self._target, view, ends, isolation=READ_UNCOMMITTED):
             for key, end in portion.items():
-                following = next_shared(sent[key].appends, states[key], oldest_ms=shareable[key])
-                tried = (sent[key].appends, following)
-                if following < 0 or not isinstance(end, int) or self._tried.get(key) == tried:
+                appends = sent[key].appends
+                following = next_shared(appends, states[key], oldest_ms=shareable[key])
+                if appends is None or following < 0 or not isinstance(end, int):
+                    continue
+                tried = (appends.id, following)
+                if self._tried.get(key) == tried:
                     continue
                 self._tried[key] = tried
                 tails[key] = self._shared_tail(key, sent[key], end, following, states[key])
