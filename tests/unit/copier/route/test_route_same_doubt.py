@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_common.model import GapPolicy
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.same_fleet import SAME, SameFleet
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
@@ -132,6 +133,36 @@ def test_what_follows_a_filled_log_is_counted(fleet: SameFleet) -> None:
     assert values(fleet) == 10
     fleet.turns(5)
     assert not fleet.workers["w1"].copier.report()[fleet.give(0, "w1")].reason
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_first_record_behind_a_hole(fleet: SameFleet) -> None:
+    put(fleet, 0, 60)
+    fleet.compact(KEY, 60)
+    fleet.delete(KEY, 30)
+    put(fleet, 0, 1)
+    fleet.give(0, "w1")
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+    assert fleet.target.logs[KEY].start >= 30
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("turns", range(0, 48, 8))
+def test_a_source_that_begins_later_while_the_log_is_filled(
+    fleet: SameFleet, turns: int, *, kill: bool
+) -> None:
+    fleet.publish(replace(SAME, on_gap=GapPolicy.EARLIEST))
+    put(fleet, 0, 60)
+    fleet.delete(KEY, 30)
+    fleet.give(0, "w1")
+    fleet.turns(turns, skip_s=0.01)
+    fleet.delete(KEY, 55)
+    if kill:
+        fleet.kill("w1")
+    fleet.run_until_copied()
+    assert (set(fleet.shifts(0)) - {0}, fleet.shifts(0)[-5:]) == (set(), [0] * 5)
 
 
 @pytest.mark.usefixtures("_small")

@@ -26,7 +26,7 @@ from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.net.connections import Connections, Via, available
 from ureplicator_worker.copier.raw.confirmations import Confirmations
-from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition, same_offsets
 from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.wire import delete_records_api, markers_api
 from ureplicator_worker.wire.markers_api import Filling
@@ -140,7 +140,12 @@ class GapFiller:
         return Marked
 
     def _fill(self, send: SendSide, missing: int, now_s: float) -> None:
-        """Put a filler before the gap, at the rate of all of them."""
+        """Put a filler before the gap, at the rate of all of them. None lies behind a position that is stored:
+        the next owner deletes them."""
+        if send.same != (same := same_offsets(send)):
+            send.same = same
+            self._confirmations.need(send)
+            return
         if now_s < self._next_filler_s:
             return
         records = min(missing, FILLER_RECORDS)
@@ -295,8 +300,7 @@ class GapFiller:
 
 def start_of(send: SendSide) -> int:
     """Offset before which the target's log holds fillers, and nothing that was copied."""
-    assert send.same is not None
-    return min(send.window.target_end, send.same.since)
+    return min(send.window.target_end, send.window.position)
 
 
 def at_gap(send: SendSide) -> bool:

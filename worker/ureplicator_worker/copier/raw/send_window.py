@@ -140,6 +140,11 @@ class Batch:
         return self.next_offset == self.first_offset
 
     @property
+    def is_initial(self) -> bool:
+        """The gap before the first record."""
+        return self.is_gap and self.is_filler
+
+    @property
     def first_timestamp_ms(self) -> int:
         """Time of the first record, or of the newest if that is older."""
         first_ms = ALWAYS_MS if self.is_gap else Header(self.view, 0).base_timestamp_ms
@@ -239,12 +244,15 @@ class SendWindow:
         if last is None or not last.is_gap or not self._queue:
             last = Batch.gap(end, next_offset, leader_epoch)
             self._queue.append(last)
+        if last.is_initial:
+            self.position = last.first_offset = next_offset
         last.next_offset, last.leader_epoch = next_offset, leader_epoch
         last.hollow |= seen_from > end
 
-    def leave_initial_gap(self) -> None:
-        """Queue what the target's log is short of before the first batch."""
-        if self.fills and self.target_end < self.position:
+    def leave_initial_gap(self, *, begins: bool) -> None:
+        """Queue what the target's log is short of before the first batch. As long as nothing waits behind it,
+        the position moves with it. `begins`: the target's log is to begin behind it."""
+        if begins or (self.fills and self.target_end < self.position):
             self._queue.append(Batch.gap(self.position, self.position, self.leader_epoch))
 
     @property
@@ -272,6 +280,11 @@ class SendWindow:
         """The gap that was found last, if nothing was fetched behind it."""
         last = self._last
         return last if last is not None and last.is_gap else None
+
+    @property
+    def at_beginning(self) -> bool:
+        """The initial gap waits, and nothing behind it."""
+        return bool(self._queue) and self._queue[-1].is_initial
 
     @property
     def due_gap(self) -> Batch | None:
@@ -393,7 +406,8 @@ class SendWindow:
         return None
 
     def _advance(self, batch: Batch) -> None:
-        self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
+        if not batch.is_filler:
+            self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
         self._appended_ms = batch.max_timestamp_ms
         self.acknowledged_sequence = next_sequence(batch.sequence, batch.records)
         if batch.target_base != UNKNOWN_OFFSET:
@@ -420,8 +434,8 @@ class SendWindow:
         self._settle()
 
     def refused(self, batch: Batch) -> None:
-        """Take back the only batch in flight, which is surely not appended: then nothing is uncertain. A leader
-        that had forgotten the producer before a gap was filled refuses what follows."""
+        """Take back the only batch in flight, if it is surely not appended: then nothing is uncertain. A
+        leader that had forgotten the producer before a gap was filled refuses what follows."""
         sure = not (batch.may_be_there or self.astray)
         if sure and self.in_flight == 1:
             self.lost(batch)
