@@ -140,8 +140,8 @@ class GapFiller:
         return Marked
 
     def _fill(self, send: SendSide, missing: int, now_s: float) -> None:
-        """Put a filler before the gap, at the rate of all of them. None lies behind a position that is stored:
-        the next owner deletes them."""
+        """Put a filler before the gap, at the rate of all of them. None lies behind the stored position: the
+        next owner deletes them."""
         if send.same != (same := same_offsets(send)):
             send.same = same
             self._confirmations.need(send)
