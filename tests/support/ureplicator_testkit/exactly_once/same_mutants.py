@@ -14,7 +14,7 @@ from ureplicator_worker.batches.header import next_sequence
 from ureplicator_worker.copier import same_start
 from ureplicator_worker.copier.behind import Behind
 from ureplicator_worker.copier.lanes import raw_lane
-from ureplicator_worker.copier.ownership.data_producers import DataProducers
+from ureplicator_worker.copier.lanes.raw_lane import RawLane
 from ureplicator_worker.copier.raw import gap_filling, ingest, target
 from ureplicator_worker.copier.raw.gap_filling import GapFiller, Marked
 from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
@@ -33,6 +33,7 @@ _FOLLOWING = SharedTail._following
 _LOST = GapFiller.on_lost
 _MARKED = GapFiller._marked
 _MISSING = SendWindow.missing_before
+_PROGRESS = RawLane.progress
 _NEXT = takeovers.next_shared
 _PUSH = ingest.push_built
 _REFUSED = Target._refused
@@ -110,9 +111,12 @@ def _not_shared(original: Any) -> Any:
     return call
 
 
-def _counted_at_once(self: Any, event: Any, producer: Any, now_s: float) -> Any:
-    kept_s = self._target.kept_s
-    return replace(event.beginning, appends=producer, at_s=now_s, producer_kept_s=kept_s)
+def _with_fillers(self: Any, partitions: Any) -> Any:
+    """Count fillers as records of the source."""
+    return {
+        part: progress._replace(sequence=self._partitions[part].window.acknowledged_sequence)
+        for part, progress in _PROGRESS(self, partitions).items()
+    }
 
 
 def _unchanged(send: Any, batch: Any, base: int) -> Any:
@@ -197,7 +201,7 @@ SAME_MUTANTS: Mapping[str, Patch] = {
     "doubt-taken-for-done": (GapFiller, "_marked", _always_done),
     "filler-after-records": (GapFiller, "_step", _anywhere),
     "fillers-behind-position": (GapFiller, "_fill", _fill_at_once),
-    "fillers-counted": (DataProducers, "_beginning", _counted_at_once),
+    "fillers-counted": (RawLane, "progress", _with_fillers),
     "full-log-uncounted": (GapFiller, "_step", _still_filling),
     "begun-before-stored": (GapFiller, "_step", _unawaited(_STEP)),
     "fillers-left": (GapFiller, "_started", _begun_anyhow),

@@ -136,12 +136,19 @@ def test_what_follows_a_filled_log_is_counted(fleet: SameFleet) -> None:
 
 
 @pytest.mark.usefixtures("_small")
-def test_a_first_record_behind_a_hole(fleet: SameFleet) -> None:
+@pytest.mark.parametrize("ends", range(0, 50, 5))
+def test_a_first_record_behind_a_hole(fleet: SameFleet, ends: int) -> None:
+    """The owner is lost when the log ends there."""
     put(fleet, 0, 60)
     fleet.compact(KEY, 60)
     fleet.delete(KEY, 30)
     put(fleet, 0, 1)
     fleet.give(0, "w1")
+    for _ in range(500):
+        if fleet.target.logs[KEY].end >= ends:
+            break
+        fleet.turn(skip_s=0.001)
+    fleet.kill("w1")
     fleet.run_until_copied()
     assert set(fleet.shifts(0)) == {0}
     assert fleet.target.logs[KEY].start >= 30

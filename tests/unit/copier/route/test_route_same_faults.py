@@ -89,7 +89,7 @@ def test_no_filler_lies_behind_a_record(fleet: SameFleet, monkeypatch: pytest.Mo
 
 def test_a_batch_with_a_hole_is_sent_as_two(fleet: SameFleet) -> None:
     begun(fleet)
-    keys = (b"a", b"b", b"a", b"c")
+    keys = (b"a", b"b", b"b", b"c")
     rows = [(0, key, b"t/0/%d " % (5 + at), ()) for at, key in enumerate(keys)]
     fleet.source.logs[KEY].put(batch(rows))
     fleet.compact(KEY, 9)
