@@ -17,10 +17,12 @@ are healed: everything is copied, and of two workers that believed they own a pa
 
 With `--fenced` nothing is sent in transactions (`copier.fenced_fleet` says what is checked then). Workers
 sleep for days, several are lost in a row, ends of logs are deleted, compacted or lost by an election, and
-brokers and coordinators forget producers (`fenced_faults`).
+brokers and coordinators forget producers (`fenced_faults`). With `--same` offsets are those of the source,
+too (`copier.same_fleet`): logs begin far from zero, and requests about them fail (`same_faults`).
 
     python -m ureplicator_testkit.exactly_once --seeds 2000
     python -m ureplicator_testkit.exactly_once --fenced --seeds 2000
+    python -m ureplicator_testkit.exactly_once --same --seeds 2000
     python -m ureplicator_testkit.exactly_once --seed 17
     python -m ureplicator_testkit.exactly_once --mutant no-rewind     first seed that catches it
 """

@@ -16,12 +16,19 @@ import pytest
 
 from ureplicator_common.model import RouteSettings
 from ureplicator_testkit.copier.fenced_fleet import FENCED
+from ureplicator_testkit.copier.same_fleet import SAME
 from ureplicator_testkit.copier.transaction_fleet import TRANSACTIONAL
 from ureplicator_testkit.exactly_once.fenced_mutants import FENCED_MUTANTS, fenced_mutated
 from ureplicator_testkit.exactly_once.history import play
 from ureplicator_testkit.exactly_once.mutants import MUTANTS, mutated
+from ureplicator_testkit.exactly_once.same_mutants import SAME_MUTANTS, same_mutated
 
 MODULE = "ureplicator_testkit.exactly_once"
+KINDS = {
+    "fenced": (FENCED, fenced_mutated),
+    "same": (SAME, same_mutated),
+    "transactional": (TRANSACTIONAL, mutated),
+}
 
 
 def main() -> int:
@@ -31,13 +38,13 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", MODULE, *sys.argv[1:]]
         os.execve(sys.executable, command, environment)  # noqa: S606
-    changed = fenced_mutated if options.fenced else mutated
+    settings, changed = KINDS[options.kind]
     with changed(options.mutant) if options.mutant else nullcontext():
         if options.test:
             os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take most of the time
             plugins = ("-p", "no:cacheprovider", "-p", "pytest_timeout")
             return int(pytest.main(["-q", *plugins, options.test]))
-        return _run(_seeds(options), FENCED if options.fenced else TRANSACTIONAL)
+        return _run(_seeds(options), settings)
 
 
 def _run(seeds: Sequence[int], settings: RouteSettings) -> int:
@@ -66,10 +73,15 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
     parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument("--seeds", type=int, default=500, help="number of seeds (%(default)s)")
-    parser.add_argument("--fenced", action="store_true", help="without transactions")
+    kinds = parser.add_mutually_exclusive_group()
+    parser.set_defaults(kind="transactional")
+    for kind, text in (("fenced", "without transactions"), ("same", "with the same offsets")):
+        kinds.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, help=text)
     parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
     parser.add_argument(
-        "--mutant", choices={*MUTANTS, *FENCED_MUTANTS}, help="remove a safeguard from the product"
+        "--mutant",
+        choices={*MUTANTS, *FENCED_MUTANTS, *SAME_MUTANTS},
+        help="remove a safeguard from the product",
     )
     parser.add_argument("--test", help="run this unit test in place of histories")
     return parser.parse_args()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import Random
 
 from ureplicator_common.kafka.transactions.producers import TransactionProtocol
@@ -18,6 +18,7 @@ from ureplicator_testkit.copier.transaction_fleet import (
 )
 from ureplicator_testkit.exactly_once.faults import NODES, STEPS_EACH, WORKERS, Faults
 from ureplicator_testkit.exactly_once.fenced_faults import FencedFaults, variant
+from ureplicator_testkit.exactly_once.same_faults import SameFaults, far_from_zero
 from ureplicator_testkit.kafka.transactions import EPOCHS
 
 STEPS = 14
@@ -47,9 +48,17 @@ def fleet_of(
             fleet.give(number, WORKERS[number])
         for worker in fleet.workers.values():
             worker.step_each = random.choice(STEPS_EACH[:3])
-        yield fleet
+        begun = far_from_zero(fleet, random) if isinstance(fleet, SameFleet) else nullcontext()
+        with begun:
+            yield fleet
     finally:
         fleet.close()
+
+
+def faults_of(fleet: TransactionFleet, random: Random) -> Faults:
+    if isinstance(fleet, SameFleet):
+        return SameFaults(fleet, random)
+    return FencedFaults(fleet, random) if isinstance(fleet, FencedFleet) else Faults(fleet, random)
 
 
 def play(
@@ -60,9 +69,7 @@ def play(
     """The faults that were done. Raises AssertionError."""
     with fleet_of(random, protocol, settings) as fleet:
         is_fenced = isinstance(fleet, FencedFleet)
-        faults = (
-            FencedFaults(fleet, random) if isinstance(fleet, FencedFleet) else Faults(fleet, random)
-        )
+        faults = faults_of(fleet, random)
         for _ in range(random.randint(1, STEPS)):
             faults.fill()
             faults.harm()

@@ -158,7 +158,7 @@ class RawLane:
         raw = self._partitions[partition]
         if raw.send.transactional and raw.fetch.may_rewind:
             return False
-        if raw.send.fenced and not raw.window.empty:
+        if raw.send.fenced and not (raw.window.empty or raw.send.window.at_beginning):
             self._stop(raw, "begins again before a gap", temporary=True)
             return False
         for send in raw.sends:

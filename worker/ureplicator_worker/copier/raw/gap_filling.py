@@ -29,7 +29,7 @@ from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.net.connections import Connections, Via, available
 from ureplicator_worker.copier.raw.confirmations import Confirmations
-from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
+from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition, same_offsets
 from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.wire import delete_records_api, markers_api
 from ureplicator_worker.wire.markers_api import Filling
@@ -56,6 +56,8 @@ NOT_DELETED = (
     " give it cleanup.policy=compact,delete until the partition is ONLINE"
 )
 IN_DOUBT = "what the target has of it is in doubt, and is counted"
+
+HOLLOW = "its producer is shared, and the source may have lost records since they were copied"
 
 
 @dataclass(slots=True)
@@ -121,21 +123,26 @@ class GapFiller:
     def _step(self, send: SendSide, now_s: float) -> type[Request] | None:
         """Kind of request that the partition needs next; None: none now."""
         gap = send.window.due_gap
+        missing = 0 if gap is None else send.window.missing_before(gap)
+        if send.filling and missing <= RESERVE:  # what follows is counted
+            send.filling = False
+            self._confirmations.need(send)
+            return None
         if gap is None:  # the log begins where it should, but for its start
             return Deleted
-        missing = send.window.missing_before(gap)
+        if (
+            send.shared and gap.hollow
+        ):  # under the sequences of what follows others may have sent more
+            self._failed(send, HOLLOW, True)
+            return None
         if not missing:
             send.window.filled(send.window.begin_gap(), 0)
             self._passed(send, gap)
             return None
-        if send.filling and missing > RESERVE:
+        if send.filling:
             if send.log_start < send.window.target_end:
                 return Deleted
             self._fill(send, missing - RESERVE, now_s)
-            return None
-        if send.filling:
-            send.filling = False
-            self._confirmations.need(send)
             return None
         if missing > MARKERS_AT_MOST:
             self._failed(send, too_many(missing, gap.first_offset), False)
@@ -143,7 +150,12 @@ class GapFiller:
         return Marked
 
     def _fill(self, send: SendSide, missing: int, now_s: float) -> None:
-        """Put a filler before the gap, at the rate of all of them."""
+        """Put a filler before the gap, at the rate of all of them. None lies behind the stored position: the
+        next owner deletes them."""
+        if send.same != (same := same_offsets(send)):
+            send.same = same
+            self._confirmations.need(send)
+            return
         if now_s < self._next_filler_s:
             return
         records = min(missing, FILLER_RECORDS)
@@ -240,7 +252,8 @@ class GapFiller:
                     self._marked(send, gap, count, max(codes.get(key, [LOST])), now_s)
         else:
             for key, (send, start) in request.starts.items():
-                self._started(send, start, max(codes.get(key, [LOST])), now_s)
+                if send.deleting:
+                    self._started(send, start, max(codes.get(key, [LOST])), now_s)
 
     def _marked(self, send: SendSide, gap: Batch, count: int, code: int, now_s: float) -> None:
         """The answer is that to the last of them: of several it leaves those before it open."""
@@ -296,8 +309,9 @@ class GapFiller:
         """The response will never come."""
         if isinstance(request, Deleted):
             for send, _ in request.starts.values():
-                send.deleting = False
-                self._activate(send)
+                if send.deleting:
+                    send.deleting = False
+                    self._activate(send)
             return
         for send, gap, _ in request.gaps.values():
             if send.window.is_in_flight(gap):
@@ -306,8 +320,7 @@ class GapFiller:
 
 def start_of(send: SendSide) -> int:
     """Offset before which the target's log holds fillers, and nothing that was copied."""
-    assert send.same is not None
-    return min(send.window.target_end, send.same.since)
+    return min(send.window.target_end, send.window.position)
 
 
 def at_gap(send: SendSide) -> bool:

@@ -157,7 +157,10 @@ class Run:
         if self._items:
             self._end = (header.last_offset + 1, header.leader_epoch)
         else:
-            self._window.pass_over(header.last_offset + 1, header.leader_epoch)
+            after = header.last_offset + 1
+            whole = header.base_offset == after - header.records
+            seen_from = header.base_offset if whole else after
+            self._window.pass_over(after, header.leader_epoch, seen_from=seen_from)
 
     def flush(self) -> None:
         """Queue what was added, as one batch if it is many.

@@ -226,11 +226,12 @@ class SendSide:
 
 
 def same_offsets(send: SendSide) -> SameOffsets | None:
-    """State of equal offsets for a position."""
+    """State of equal offsets for a position. While nothing is copied it moves with that."""
     if send.same is None:
         return None
-    filling = send.same.filling if send.begins else -1
-    return send.same._replace(filling=filling, old=send.old)
+    if send.begins:
+        return SameOffsets(send.window.position, filling=send.window.position)
+    return send.same._replace(filling=-1, old=send.old)
 
 
 def offsets_behind(counted: Counted, *, end: int) -> TargetOffsets:
@@ -269,9 +270,9 @@ class RawPartition:
             id, epoch, sequence = beginning.appends[1:]
             window.restart(id, epoch, sequence=max(0, sequence))
             window.acknowledged_sequence = window.next_sequence
-        window.leave_initial_gap()
         fetch = FetchSide.begin(partition, grant, beginning, window)
         send = SendSide.begin(partition, grant, beginning, window)
+        window.leave_initial_gap(begins=send.begins)
         return cls(partition, beginning, fetch, send, window)
 
     @property

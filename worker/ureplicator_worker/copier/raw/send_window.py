@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import pairwise, takewhile
 
-from ureplicator_worker.batches.header import next_sequence, stamp
+from ureplicator_worker.batches.header import Header, next_sequence, stamp
 from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES
 from ureplicator_worker.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.net.buffers import Lease
@@ -62,13 +62,14 @@ class Batch:
     `offsets`: of its records, for a batch that was built; None: they follow `first_offset`. `may_be_there`:
     the outcome of a try under its sequence is unknown, or it was taken before one in front. `oldest_ms`:
     time of the oldest of it and those that were sent behind it. `checked`: see `header.stamp`. `lossy`: a gap
-    with records that are not copied.
+    with records that are not copied. `hollow`: a gap where the source may have held records before.
     """
 
     __slots__ = (
         "acknowledged",
         "checked",
         "first_offset",
+        "hollow",
         "leader_epoch",
         "lease",
         "lossy",
@@ -108,7 +109,7 @@ class Batch:
         self.oldest_ms = max_timestamp_ms
         self.offsets = offsets
         self.checked = checked
-        self.lossy = False
+        self.lossy = self.hollow = False
         self.sequence = -1
         self.may_be_there = False
         self.settled = False
@@ -137,6 +138,17 @@ class Batch:
     def is_filler(self) -> bool:
         """Records before the first that is copied: the position does not move over them."""
         return self.next_offset == self.first_offset
+
+    @property
+    def is_initial(self) -> bool:
+        """The gap before the first record."""
+        return self.is_gap and self.is_filler
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """Time of the first record, or of the newest if that is older."""
+        first_ms = ALWAYS_MS if self.is_gap else Header(self.view, 0).base_timestamp_ms
+        return min(first_ms, self.max_timestamp_ms)
 
     def source_offsets(self) -> SourceOffsets:
         return self.offsets or SourceOffsets.from_(self.first_offset)
@@ -215,27 +227,32 @@ class SendWindow:
             self._append(batch)
             return
         after, batch.next_offset = batch.next_offset, batch.first_offset + batch.records
-        self._leave(batch.first_offset, batch.leader_epoch)
+        self._leave(batch.first_offset, batch.leader_epoch, seen_from=batch.first_offset)
         self._append(batch)
-        self._leave(after, batch.leader_epoch)
+        self._leave(after, batch.leader_epoch, seen_from=after)
 
     def _append(self, batch: Batch) -> None:
         self._queue.append(batch)
         self.queued_bytes += len(batch.view)
 
-    def _leave(self, next_offset: int, leader_epoch: int) -> None:
-        """Queue the gap up to an offset, if there is one."""
+    def _leave(self, next_offset: int, leader_epoch: int, *, seen_from: int) -> None:
+        """Queue the gap up to an offset, if there is one. `seen_from`: see `pass_over`."""
         last = self._last
-        if last is not None and last.is_gap and self._queue:
-            last.next_offset, last.leader_epoch = max(last.next_offset, next_offset), leader_epoch
-            return
         end = self.position if last is None else last.next_offset
-        if next_offset > end:
-            self._queue.append(Batch.gap(end, next_offset, leader_epoch))
+        if next_offset <= end:
+            return
+        if last is None or not last.is_gap or not self._queue:
+            last = Batch.gap(end, next_offset, leader_epoch)
+            self._queue.append(last)
+        if last.is_initial:
+            self.position = last.first_offset = next_offset
+        last.next_offset, last.leader_epoch = next_offset, leader_epoch
+        last.hollow |= seen_from > end
 
-    def leave_initial_gap(self) -> None:
-        """Queue what the target's log is short of before the first batch."""
-        if self.fills and self.target_end < self.position:
+    def leave_initial_gap(self, *, begins: bool) -> None:
+        """Queue what the target's log is short of before the first batch. As long as nothing waits behind it,
+        the position moves with it. `begins`: the target's log is to begin behind it."""
+        if begins or (self.fills and self.target_end < self.position):
             self._queue.append(Batch.gap(self.position, self.position, self.leader_epoch))
 
     @property
@@ -244,11 +261,15 @@ class SendWindow:
             return self._queue[-1]
         return self._in_flight[-1] if self._in_flight else None
 
-    def pass_over(self, next_offset: int, leader_epoch: int) -> None:
-        """Source offsets up to here hold nothing to send."""
+    def pass_over(
+        self, next_offset: int, leader_epoch: int, *, seen_from: int | None = None
+    ) -> None:
+        """Source offsets up to here hold nothing to send. `seen_from`: the source still holds all from there
+        on, markers or what was aborted, which nobody has copied."""
         last = self._last
         if self.fills:
-            self._leave(next_offset, leader_epoch)
+            seen_from = next_offset if seen_from is None else seen_from
+            self._leave(next_offset, leader_epoch, seen_from=seen_from)
         elif last is None:
             self.position, self.leader_epoch = next_offset, leader_epoch
         else:
@@ -259,6 +280,11 @@ class SendWindow:
         """The gap that was found last, if nothing was fetched behind it."""
         last = self._last
         return last if last is not None and last.is_gap else None
+
+    @property
+    def at_beginning(self) -> bool:
+        """The initial gap waits, and nothing behind it."""
+        return bool(self._queue) and self._queue[-1].is_initial
 
     @property
     def due_gap(self) -> Batch | None:
@@ -384,7 +410,8 @@ class SendWindow:
         return None
 
     def _advance(self, batch: Batch) -> None:
-        self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
+        if not batch.is_filler:
+            self.position, self.leader_epoch = batch.next_offset, batch.leader_epoch
         self._appended_ms = batch.max_timestamp_ms
         self.acknowledged_sequence = next_sequence(batch.sequence, batch.records)
         if batch.target_base != UNKNOWN_OFFSET:
@@ -409,6 +436,14 @@ class SendWindow:
         self._disturbed = True
         self.limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._settle()
+
+    def refused(self, batch: Batch) -> None:
+        """Take back the only batch in flight, if it is surely not appended: then nothing is uncertain. A
+        leader that had forgotten the producer before a gap was filled refuses what follows."""
+        sure = not (batch.may_be_there or self.astray)
+        if sure and self.in_flight == 1:
+            self.lost(batch)
+            batch.sequence = -1
 
     def _settle(self) -> None:
         """Requeue the batches in flight once all are settled: brokers recognise the duplicates."""

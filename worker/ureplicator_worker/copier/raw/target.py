@@ -155,6 +155,7 @@ class Target:
         if send.window.in_flight:
             self.connections.reopen(send.sent_via)
         send.window.discard()
+        send.deleting = False  # the response concerns nobody
         self.active.pop(send, None)
 
     def work(self, now_s: float) -> None:
@@ -348,6 +349,8 @@ class Target:
         So nothing is appended behind a hole: the restart compares the log's end with the position's.
         """
         if send.window.is_head(batch):
+            if send.same is not None:
+                send.window.refused(batch)
             reason = f"target's log does not continue before offset {batch.first_offset}"
             self._failed(send, f"{reason}: {error_name(produced.error)}", True)
         else:
@@ -366,8 +369,8 @@ class Target:
         """Brokers forget the producer of what is sent next, by its time or that of what was sent behind it,
         or by their own where they stamp the records: a try of unknown outcome would be appended again."""
         batch = send.window.head
-        if batch is not None and send.shared and batch.max_timestamp_ms < self._expired_ms:
-            return True  # another owner may have sent it, too
+        if batch is not None and send.shared and batch.first_timestamp_ms < self._expired_ms:
+            return True  # another owner may have sent it, too, or its first records alone
         if batch is None or not (batch.may_be_there or send.window.astray):
             return False
         waited_s = self._now_s - send.moved_at_s
@@ -396,7 +399,8 @@ class Target:
         """A batch that no retry will bring in: split it, skip it, or give the partition up."""
         skip = refused.error in RECORD_FAULTS and not send.abort_on_send_failure
         splits = head.records > 1 and (skip or refused.error in TOO_LARGE)
-        if head.may_be_there and (skip or splits):
+        passes = send.shared and skip and not splits  # the sequence, to what follows
+        if passes or (head.may_be_there and (skip or splits)):
             if send.transactional:
                 reason = f"{error_name(refused.error)} after a try of unknown outcome"
                 self._post(TransactionFailed(f"{send.partition}: {reason}"))

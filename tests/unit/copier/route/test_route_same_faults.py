@@ -1,0 +1,159 @@
+"""Equal offsets through requests for control records that fail, skipped records, and claims about them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_testkit.copier.ledger_fleet import put
+from ureplicator_testkit.copier.same_fleet import SAME, SameFleet
+from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
+from ureplicator_testkit.records.batches import batch, marker
+from ureplicator_worker.copier.raw import gap_filling
+
+KEY = ("t", 0)
+FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+OTHER = 77
+"""Producer of others."""
+
+
+@pytest.fixture
+def fleet() -> Iterator[SameFleet]:
+    fleet = SameFleet(PROTOCOLS[0], "w1", "w2", nodes=2, settings=SAME)
+    yield fleet
+    fleet.close()
+
+
+def until(fleet: SameFleet, reached: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if reached():
+            return
+        fleet.turn(skip_s=0.001)
+    raise AssertionError("not in 500 turns")
+
+
+def begun(fleet: SameFleet) -> None:
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+
+
+def leave_gap(fleet: SameFleet, size: int = 3) -> None:
+    """Markers, and a record behind them."""
+    for _ in range(size):
+        fleet.source.logs[KEY].put(marker(base_offset=0, producer_id=OTHER, commit=True))
+    put(fleet, 0, 1)
+
+
+def test_control_records_of_unknown_outcome_are_not_repeated(fleet: SameFleet) -> None:
+    begun(fleet)
+    leave_gap(fleet)
+    log, node = fleet.target.logs[KEY], fleet.target.leaders[KEY]
+    fleet.target.silent.add(node)
+    until(fleet, lambda: log.end == 8)
+    fleet.target.cut(node)
+    fleet.target.silent.clear()
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [FAILED] * 3,
+        [ErrorCode.NONE, ErrorCode.NONE, FAILED],
+        [ErrorCode.NOT_ENOUGH_REPLICAS] * 3,
+        [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3,
+        [ErrorCode.INVALID_PRODUCER_EPOCH] * 3,
+    ],
+)
+def test_control_records_that_are_refused(fleet: SameFleet, codes: list[ErrorCode]) -> None:
+    begun(fleet)
+    fleet.target.refuse_markers[KEY] = deque(codes)
+    leave_gap(fleet)
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+
+
+def test_no_filler_lies_behind_a_record(fleet: SameFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gap_filling, "RESERVE", 2)
+    begun(fleet)
+    leave_gap(fleet, 20)
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+
+
+def test_a_batch_with_a_hole_is_sent_as_two(fleet: SameFleet) -> None:
+    begun(fleet)
+    keys = (b"a", b"b", b"b", b"c")
+    rows = [(0, key, b"t/0/%d " % (5 + at), ()) for at, key in enumerate(keys)]
+    fleet.source.logs[KEY].put(batch(rows))
+    fleet.compact(KEY, 9)
+    fleet.run_until_copied()
+    assert fleet.shifts(0)[-3:] == [0] * 3
+
+
+def test_behind_a_skipped_record_nothing_is_sent_before_a_commit(fleet: SameFleet) -> None:
+    fleet.publish(replace(SAME, abort_on_send_failure=False))
+    begun(fleet)
+    fleet.target.refuse[KEY] = deque([ErrorCode.MESSAGE_TOO_LARGE])
+    put(fleet, 0, 1, size=500)
+    put(fleet, 0, 1)
+    until(fleet, lambda: fleet.target.logs[KEY].end == 7)
+    assert fleet.ledger.read(KEY).offset == 6
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+
+
+def test_a_claim_ends_where_another_owner_copied_shifted_records(fleet: SameFleet) -> None:
+    begun(fleet)
+    log = fleet.target.logs[KEY]
+    assert not log.mark(OTHER, 0, coordinator_epoch=0, commit=False)
+    put(fleet, 0, 4)
+    until(fleet, lambda: len(fleet.shifts(0)) == 9)
+    fleet.kill("w1")
+    fleet.run_until_copied()
+    assert fleet.shifts(0) == [0] * 5 + [1] * 4
+    assert fleet.claim(0).since >= 5
+
+
+def test_a_shared_producer_is_never_closed(fleet: SameFleet) -> None:
+    """An owner that sends nothing under it ends, and the one before it thaws."""
+    begun(fleet)
+    owner = fleet.workers["w1"]
+    put(fleet, 0, 1)
+    node = fleet.target.leaders[KEY]
+    fleet.target.delaying.add(node)
+    until(fleet, lambda: node not in fleet.target.delaying)
+    owner.frozen = True
+    fleet.source.frozen.add(1)
+    fleet.give(0, "w2")
+    fleet.turns(30)
+    fleet.kill("w1")
+    fleet.give(0, "w1")
+    fleet.turns(30)
+    fleet.source.frozen.clear()
+    fleet.run_until_copied()
+    fleet.target.arrive()
+    put(fleet, 0, 2)
+    fleet.run_until_copied()
+    assert len(fleet.shifts(0)) == 8
+
+
+@pytest.mark.parametrize("tries", range(5))
+def test_a_log_begins_once_its_fillers_are_deleted(
+    fleet: SameFleet, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    monkeypatch.setattr(gap_filling, "RESERVE", 8)
+    monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
+    codes = [*[ErrorCode.NONE] * tries, *[ErrorCode.REQUEST_TIMED_OUT] * 2]
+    fleet.target.refuse_deletions[KEY] = deque(codes)
+    put(fleet, 0, 30)
+    fleet.delete(KEY, 23)
+    fleet.give(0, "w1")
+    until(fleet, lambda: fleet.target.logs[KEY].end > 23)
+    assert fleet.target.logs[KEY].start == 23
