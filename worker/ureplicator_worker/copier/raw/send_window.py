@@ -50,6 +50,8 @@ from ureplicator_worker.wire.produce_api import Produced
 
 MAX_IN_FLIGHT_NEW_PRODUCER = 1
 MAX_IN_FLIGHT_BATCHES = 5
+MARKERS_AT_MOST = 10_000
+"""Largest gap that is filled in a log that holds records. Brokers write some 600 a second."""
 UNKNOWN_OFFSET = -1
 NEVER_MS = -(1 << 63)
 ALWAYS_MS = 1 << 62
@@ -176,7 +178,8 @@ class SendWindow:
     committed transactions, that follow at `target_end`. `merged_bytes`: limit for batches that are merged;
     lower where the target refused one as too large. `far_bytes`: the same where the broker that they are
     sent to is far away, else 0. `proven`: the target has acknowledged something. `limit`: most batches in
-    flight. `fills`: source offsets without a record are filled; then each batch has no holes."""
+    flight. `fills`: source offsets without a record are filled; then each batch has no holes. `short`: so
+    many offsets are never filled, since they are too many."""
 
     def __init__(
         self,
@@ -190,6 +193,7 @@ class SendWindow:
         self.position = position
         self.leader_epoch = leader_epoch
         self.target_end = target_end
+        self.short = 0
         self.markers = 0
         self.offsets = TargetOffsets(position=position, target_end=target_end)
         self.missing = 0
@@ -252,7 +256,7 @@ class SendWindow:
     def leave_initial_gap(self, *, begins: bool) -> None:
         """Queue what the target's log is short of before the first batch. As long as nothing waits behind it,
         the position moves with it. `begins`: the target's log is to begin behind it."""
-        if begins or (self.fills and self.target_end < self.position):
+        if begins or (self.fills and self.target_end < self.position - self.short):
             self._queue.append(Batch.gap(self.position, self.position, self.leader_epoch))
 
     @property
@@ -294,7 +298,7 @@ class SendWindow:
 
     def missing_before(self, gap: Batch) -> int:
         """Offsets that the target's log is short of those of the source behind a gap."""
-        return max(0, gap.next_offset - self.target_end)
+        return max(0, gap.next_offset - self.short - self.target_end)
 
     def begin_gap(self) -> Batch:
         """The due gap, in flight: what fills it is requested."""
