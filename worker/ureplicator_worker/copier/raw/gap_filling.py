@@ -28,7 +28,7 @@ from ureplicator_worker.copier.net.connections import Connections, Via, availabl
 from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition, same_offsets
-from ureplicator_worker.copier.raw.send_window import MARKERS_AT_MOST
+from ureplicator_worker.copier.raw.window_queue import MARKERS_AT_MOST
 from ureplicator_worker.wire import delete_records_api, markers_api
 from ureplicator_worker.wire.markers_api import Filling
 from ureplicator_worker.wire.produce_api import Piece

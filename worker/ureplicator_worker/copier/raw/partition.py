@@ -24,8 +24,9 @@ from ureplicator_worker.copier.net.connections import (
     Via,
 )
 from ureplicator_worker.copier.position_values import Counted, StartPosition
-from ureplicator_worker.copier.raw.send_window import MARKERS_AT_MOST, SendWindow
+from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.copier.raw.target_offsets import TargetOffsets
+from ureplicator_worker.copier.raw.window_queue import MARKERS_AT_MOST
 from ureplicator_worker.lifeline.messages import Grant
 from ureplicator_worker.wire.topic_keys import TopicKeys
 
