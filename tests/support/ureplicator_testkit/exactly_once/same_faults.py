@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
@@ -17,9 +18,9 @@ from ureplicator_worker.copier.raw import gap_filling
 FAR_SHARE = 0.4
 """Of the partitions: those whose source begins far from zero."""
 RECORDS = 60
+UNTIL_HEALED = 10_000
 RESERVE, FILLER_RECORDS = 8, 5
 OF_MARKERS = (
-    ErrorCode.NONE,
     ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -55,13 +56,16 @@ class SameFaults(FencedFaults):
         super().__init__(fleet, random)
         target = fleet.target
         self._kinds |= {
-            "refuse markers": lambda: target.refuse_markers.update(
-                {self._key(): self._codes(OF_MARKERS)}
-            ),
+            "refuse markers": self._refuse_markers,
             "refuse deletions": lambda: target.refuse_deletions.update(
                 {self._key(): self._codes(OF_DELETIONS)}
             ),
         }
+
+    def _refuse_markers(self) -> None:
+        """All from now on: of several in a request the answer is that to the last."""
+        code = int(self._random.choice(OF_MARKERS))
+        self._fleet.target.refuse_markers[self._key()] = deque([code] * UNTIL_HEALED)
 
     def heal(self) -> None:
         super().heal()

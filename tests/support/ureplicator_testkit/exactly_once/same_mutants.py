@@ -16,9 +16,10 @@ from ureplicator_worker.copier.behind import Behind
 from ureplicator_worker.copier.lanes import raw_lane
 from ureplicator_worker.copier.lanes.raw_lane import RawLane
 from ureplicator_worker.copier.raw import gap_filling, ingest, target
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.gap_filling import GapFiller, Marked
 from ureplicator_worker.copier.raw.partition import same_offsets
-from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.takeover import takeovers
 from ureplicator_worker.copier.takeover.shared_tail import SharedTail
@@ -227,7 +228,7 @@ SAME_MUTANTS: Mapping[str, Patch] = {
     "filled-beside-data": (SendWindow, "due_gap", property(_due_beside_data)),
     "holes-sent": (ingest, "push_built", _unsplit),
     "skip-not-stored": (GapFiller, "_passed", _passed_at_once),
-    "refused-in-doubt": (SendWindow, "refused", _nothing),
+    "refused-in-doubt": (target, "take_back", _nothing),
 }
 
 

@@ -21,6 +21,7 @@ from ureplicator_worker.copier.net.connections import (
     Via,
 )
 from ureplicator_worker.copier.net.metadata import ViewChanged
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.fetch_schedule import (
     FAR_PARTITION_BYTES,
     LIVE_PARTITION_BYTES,
@@ -36,7 +37,7 @@ from ureplicator_worker.copier.raw.fetch_schedule import (
     wanted,
 )
 from ureplicator_worker.copier.raw.partition import FetchSide
-from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.wire.fetch_api import FetchResult, Wanted
 from ureplicator_worker.wire.topic_keys import TopicKey, TopicKeys

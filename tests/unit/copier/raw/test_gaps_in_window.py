@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ureplicator_testkit.records import batches
-from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.batch import Batch
+from ureplicator_worker.copier.raw.send_window import SendWindow, at_beginning, take_back
 
 
 def window_at(position: int, *, target_end: int | None = None) -> SendWindow:
@@ -89,10 +90,10 @@ def test_the_position_moves_with_the_initial_gap_until_something_waits_behind_it
     window = window_at(10, target_end=4)
     window.leave_initial_gap(begins=True)
     window.pass_over(15, 0)
-    assert (window.position, window.at_beginning) == (15, True)
+    assert (window.position, at_beginning(window)) == (15, True)
     push(window, 15)
     window.pass_over(20, 0)
-    assert (window.position, window.at_beginning) == (15, False)
+    assert (window.position, at_beginning(window)) == (15, False)
 
 
 def test_fillers_do_not_move_the_position() -> None:
@@ -111,7 +112,7 @@ def test_a_first_try_that_is_refused_leaves_nothing_uncertain() -> None:
     window = window_at(0)
     batch = push(window, 0)
     assert window.next() is batch
-    window.refused(batch)
+    take_back(window, batch)
     window.discard()
     assert not window.uncertain
 
@@ -121,6 +122,6 @@ def test_a_refused_batch_of_unknown_outcome_stays_uncertain() -> None:
     batch = push(window, 0)
     assert window.next() is batch
     batch.may_be_there = True
-    window.refused(batch)
+    take_back(window, batch)
     window.discard()
     assert window.uncertain

@@ -5,9 +5,10 @@ from ureplicator_common.model import OwnerEpoch, Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.position_values import StartPosition
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.lane_transaction import SET_ASIDE_S, LaneTransaction, Leading
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
-from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.lifeline.messages import Grant
 
 PRODUCER = Producer(7, 0)

@@ -22,7 +22,8 @@ from ureplicator_testkit.kafka.batch_log import BatchLog
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.raw import send_window as raw_window
-from ureplicator_worker.copier.raw.send_window import Batch, SendWindow, acknowledged_end
+from ureplicator_worker.copier.raw.batch import Batch
+from ureplicator_worker.copier.raw.send_window import SendWindow, acknowledged_end
 from ureplicator_worker.wire.produce_api import Produced
 
 POISON_BYTES = 400

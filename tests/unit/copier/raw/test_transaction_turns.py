@@ -5,9 +5,10 @@ from __future__ import annotations
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.records import batches
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, Leading
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
-from ureplicator_worker.copier.raw.send_window import Batch, SendWindow
+from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.wire.topic_keys import TopicKeys
 
 SHARED = ("shared", 0)

@@ -6,9 +6,9 @@ from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition, Route
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.net.buffers import BufferPool
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, Leading, unsettled
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
-from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.copier.record.window import (
     PARTS_AHEAD,
     OutputWindow,

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from ureplicator_worker.batches.header import HEADER_BYTES
 from ureplicator_worker.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.net.buffers import BufferPool
-from ureplicator_worker.copier.raw.send_window import Batch
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.record.window import Chunk, OutputWindow, RecordWindow, output_of
 
 TARGETS = 3

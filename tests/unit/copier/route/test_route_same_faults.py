@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ureplicator_common.kafka.errors import ErrorCode
+from ureplicator_testkit.copier.fenced_fleet import FENCED
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.same_fleet import SAME, SameFleet
 from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
@@ -17,6 +18,7 @@ from ureplicator_worker.copier.raw import gap_filling
 
 KEY = ("t", 0)
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+FAR = 20_000
 OTHER = 77
 """Producer of others."""
 
@@ -156,4 +158,28 @@ def test_a_log_begins_once_its_fillers_are_deleted(
     fleet.delete(KEY, 23)
     fleet.give(0, "w1")
     until(fleet, lambda: fleet.target.logs[KEY].end > 23)
+    assert fleet.target.logs[KEY].start == 23
+
+
+def test_a_topic_that_was_begun_with_mapped_offsets_goes_on_shifted(fleet: SameFleet) -> None:
+    """Its target is shorter by more than may be filled. Gaps are filled, so the shift stays what it is."""
+    log = fleet.source.logs[KEY]
+    log.start = log.end = FAR
+    fleet.publish(FENCED)
+    begun(fleet)
+    fleet.publish(SAME)
+    fleet.kill("w1")
+    leave_gap(fleet)
+    fleet.run_until_copied()
+    assert (fleet.claim(0).shift, set(fleet.shifts(0))) == (-FAR, {-FAR})
+
+
+def test_a_log_that_is_shorter_than_was_taken_is_read_again(fleet: SameFleet) -> None:
+    """A broker that has not so many offsets refuses to delete before the last of them."""
+    fleet.target.refuse_deletions[KEY] = deque([ErrorCode.OFFSET_OUT_OF_RANGE])
+    put(fleet, 0, 30)
+    fleet.delete(KEY, 23)
+    fleet.give(0, "w1")
+    until(fleet, lambda: bool(fleet.workers["w1"].failures))
+    fleet.run_until_copied()
     assert fleet.target.logs[KEY].start == 23

@@ -34,6 +34,7 @@ from ureplicator_worker.copier.raw.gap_filling import filling_text
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, unsettled
 from ureplicator_worker.copier.raw.partition import FetchSide, SendSide, same_offsets
 from ureplicator_worker.copier.raw.producer_id_pool import Producers
+from ureplicator_worker.copier.raw.send_window import at_beginning
 from ureplicator_worker.copier.raw.source import Source
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.record.handler_scheduler import Handlers, StartProcess
@@ -158,7 +159,7 @@ class RawLane:
         raw = self._partitions[partition]
         if raw.send.transactional and raw.fetch.may_rewind:
             return False
-        if raw.send.fenced and not (raw.window.empty or raw.send.window.at_beginning):
+        if raw.send.fenced and not (raw.window.empty or at_beginning(raw.send.window)):
             self._stop(raw, "begins again before a gap", temporary=True)
             return False
         for send in raw.sends:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ureplicator_worker.copier.latency import Latencies
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction
 from ureplicator_worker.copier.raw.partition import Copied, SendSide
-from ureplicator_worker.copier.raw.send_window import Batch
 
 
 def copied(send: SendSide, transaction: LaneTransaction) -> Copied:

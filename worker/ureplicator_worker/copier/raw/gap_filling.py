@@ -28,17 +28,16 @@ from ureplicator_worker.batches.fillers import filler
 from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.net.connections import Connections, Via, available
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition, same_offsets
-from ureplicator_worker.copier.raw.send_window import Batch
+from ureplicator_worker.copier.raw.window_queue import MARKERS_AT_MOST
 from ureplicator_worker.wire import delete_records_api, markers_api
 from ureplicator_worker.wire.markers_api import Filling
 from ureplicator_worker.wire.produce_api import Piece
 
 MARKERS = 500
 """Control records of a partition in a request: brokers append them one by one."""
-MARKERS_AT_MOST = 10_000
-"""Largest gap that is filled in a log that holds records. Brokers write some 600 a second."""
 NOBODY = (1 << 62, 0)
 """Producer id that no coordinator gives out, since they count up from 0, and epoch."""
 RESERVE = 64
@@ -287,6 +286,8 @@ class GapFiller:
             right = f"DELETE on topic {send.topic_partition[0]}"
             reason = refusal(code, right, self._connections.cluster)
             self._failed(send, f"fillers cannot be deleted: {reason}", True)
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:  # fewer control records than were requested
+            self._failed(send, IN_DOUBT, True)
         elif code == ErrorCode.POLICY_VIOLATION:
             self._failed(send, NOT_DELETED, False)
         else:

@@ -34,12 +34,9 @@ from ureplicator_worker.batches.rebuild import (
 )
 from ureplicator_worker.batches.records import Built
 from ureplicator_worker.copier.net.buffers import Lease
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.partition import FetchSide, StoredWindow
-from ureplicator_worker.copier.raw.send_window import (
-    MAX_IN_FLIGHT_BATCHES,
-    Batch,
-    SendWindow,
-)
+from ureplicator_worker.copier.raw.send_window import MAX_IN_FLIGHT_BATCHES, SendWindow
 from ureplicator_worker.wire.fetch_api import Fetched
 
 logger = logging.getLogger(__name__)

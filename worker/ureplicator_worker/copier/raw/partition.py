@@ -26,6 +26,7 @@ from ureplicator_worker.copier.net.connections import (
 from ureplicator_worker.copier.position_values import Counted, StartPosition
 from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.copier.raw.target_offsets import TargetOffsets
+from ureplicator_worker.copier.raw.window_queue import MARKERS_AT_MOST
 from ureplicator_worker.lifeline.messages import Grant
 from ureplicator_worker.wire.topic_keys import TopicKeys
 
@@ -264,6 +265,8 @@ class RawPartition:
             fills=beginning.same is not None,
         )
         window.markers = beginning.markers
+        if beginning.same is not None and beginning.same.shift < -MARKERS_AT_MOST:
+            window.short = -beginning.same.shift
         if beginning.counted is not None:
             window.offsets = offsets_behind(beginning.counted, end=beginning.target_end)
         if beginning.appends is not None:

@@ -37,146 +37,25 @@ order: a batch whose outcome was unknown may be acknowledged after its successor
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise, takewhile
 
-from ureplicator_worker.batches.header import Header, next_sequence, stamp
+from ureplicator_worker.batches.header import next_sequence, stamp
 from ureplicator_worker.batches.merge_rules import FAR_MERGED_BYTES
-from ureplicator_worker.batches.offsets import SourceOffsets
-from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.position_values import AcknowledgedEnd
-from ureplicator_worker.copier.raw.target_offsets import TargetOffsets
-from ureplicator_worker.wire.produce_api import Produced
+from ureplicator_worker.copier.raw.batch import UNKNOWN_OFFSET, Batch
+from ureplicator_worker.copier.raw.window_queue import WindowQueue
 
 MAX_IN_FLIGHT_NEW_PRODUCER = 1
 MAX_IN_FLIGHT_BATCHES = 5
-UNKNOWN_OFFSET = -1
 NEVER_MS = -(1 << 63)
-ALWAYS_MS = 1 << 62
-"""Time of what brokers stamp themselves: they keep a producer from then on."""
 
 
-class Batch:
-    """One batch to be produced. Offsets are the source's; `next_offset` is where copying goes on.
-
-    `offsets`: of its records, for a batch that was built; None: they follow `first_offset`. `may_be_there`:
-    the outcome of a try under its sequence is unknown, or it was taken before one in front. `oldest_ms`:
-    time of the oldest of it and those that were sent behind it. `checked`: see `header.stamp`. `lossy`: a gap
-    with records that are not copied. `hollow`: a gap where the source may have held records before.
-    """
-
-    __slots__ = (
-        "acknowledged",
-        "checked",
-        "first_offset",
-        "hollow",
-        "leader_epoch",
-        "lease",
-        "lossy",
-        "max_timestamp_ms",
-        "may_be_there",
-        "next_offset",
-        "offsets",
-        "oldest_ms",
-        "records",
-        "refusal",
-        "sequence",
-        "settled",
-        "target_base",
-        "view",
-    )
-
-    def __init__(
-        self,
-        view: memoryview,
-        *,
-        lease: Lease | None,
-        first_offset: int,
-        next_offset: int,
-        leader_epoch: int,
-        records: int,
-        max_timestamp_ms: int,
-        offsets: SourceOffsets | None = None,
-        checked: bool = False,
-    ) -> None:
-        self.view = view
-        self.lease = lease
-        self.first_offset = first_offset
-        self.next_offset = next_offset
-        self.leader_epoch = leader_epoch
-        self.records = records
-        self.max_timestamp_ms = max_timestamp_ms
-        self.oldest_ms = max_timestamp_ms
-        self.offsets = offsets
-        self.checked = checked
-        self.lossy = self.hollow = False
-        self.sequence = -1
-        self.may_be_there = False
-        self.settled = False
-        self.acknowledged = False
-        self.target_base = UNKNOWN_OFFSET
-        self.refusal: Produced | None = None
-
-    @classmethod
-    def gap(cls, first_offset: int, next_offset: int, leader_epoch: int) -> Batch:
-        """Source offsets without a record."""
-        return cls(
-            memoryview(b""),
-            lease=None,
-            first_offset=first_offset,
-            next_offset=next_offset,
-            leader_epoch=leader_epoch,
-            records=0,
-            max_timestamp_ms=ALWAYS_MS,
-        )
-
-    @property
-    def is_gap(self) -> bool:
-        return not self.records
-
-    @property
-    def is_filler(self) -> bool:
-        """Records before the first that is copied: the position does not move over them."""
-        return self.next_offset == self.first_offset
-
-    @property
-    def is_initial(self) -> bool:
-        """The gap before the first record."""
-        return self.is_gap and self.is_filler
-
-    @property
-    def first_timestamp_ms(self) -> int:
-        """Time of the first record, or of the newest if that is older."""
-        first_ms = ALWAYS_MS if self.is_gap else Header(self.view, 0).base_timestamp_ms
-        return min(first_ms, self.max_timestamp_ms)
-
-    def source_offsets(self) -> SourceOffsets:
-        return self.offsets or SourceOffsets.from_(self.first_offset)
-
-    def goes_on(self, *, begin: bool) -> bool:
-        """A transaction may send it: it was sent before, belongs to what was sent, or may `begin`."""
-        return begin or self.sequence >= 0
-
-    def release(self) -> None:
-        """The batch is no longer needed."""
-        if self.lease is not None:
-            self.lease.release()
-            self.lease = None
-
-    def detach(self) -> None:
-        """Copy the bytes, once, and give their buffer back: other partitions may need it."""
-        if self.lease is not None and not self.lease.adopted:
-            buffer, self.lease = self.lease, self.lease.adopt(bytearray(self.view))
-            self.view = self.lease.view
-            buffer.abandon()
-
-
-class SendWindow:
+class SendWindow(WindowQueue):
     """`missing`: records that the target lost, before it was decided to go on without them. `markers`: of
     committed transactions, that follow at `target_end`. `merged_bytes`: limit for batches that are merged;
     lower where the target refused one as too large. `far_bytes`: the same where the broker that they are
     sent to is far away, else 0. `proven`: the target has acknowledged something. `limit`: most batches in
-    flight. `fills`: source offsets without a record are filled; then each batch has no holes."""
+    flight."""
 
     def __init__(
         self,
@@ -186,19 +65,14 @@ class SendWindow:
         target_end: int = UNKNOWN_OFFSET,
         fills: bool = False,
     ) -> None:
-        self.fills = fills
-        self.position = position
-        self.leader_epoch = leader_epoch
-        self.target_end = target_end
+        super().__init__(
+            position=position, leader_epoch=leader_epoch, target_end=target_end, fills=fills
+        )
         self.markers = 0
-        self.offsets = TargetOffsets(position=position, target_end=target_end)
         self.missing = 0
         self.merged_bytes = FAR_MERGED_BYTES
         self.far_bytes = 0
         self.proven = False
-        self.queued_bytes = 0
-        self._queue: deque[Batch] = deque()
-        self._in_flight: deque[Batch] = deque()
         self.limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._appended_ms = NEVER_MS
         self._disturbed = False
@@ -221,104 +95,6 @@ class SendWindow:
     @property
     def in_flight(self) -> int:
         return len(self._in_flight)
-
-    def push(self, batch: Batch) -> None:
-        if not self.fills:
-            self._append(batch)
-            return
-        after, batch.next_offset = batch.next_offset, batch.first_offset + batch.records
-        self._leave(batch.first_offset, batch.leader_epoch, seen_from=batch.first_offset)
-        self._append(batch)
-        self._leave(after, batch.leader_epoch, seen_from=after)
-
-    def _append(self, batch: Batch) -> None:
-        self._queue.append(batch)
-        self.queued_bytes += len(batch.view)
-
-    def _leave(self, next_offset: int, leader_epoch: int, *, seen_from: int) -> None:
-        """Queue the gap up to an offset, if there is one. `seen_from`: see `pass_over`."""
-        last = self._last
-        end = self.position if last is None else last.next_offset
-        if next_offset <= end:
-            return
-        if last is None or not last.is_gap or not self._queue:
-            last = Batch.gap(end, next_offset, leader_epoch)
-            self._queue.append(last)
-        if last.is_initial:
-            self.position = last.first_offset = next_offset
-        last.next_offset, last.leader_epoch = next_offset, leader_epoch
-        last.hollow |= seen_from > end
-
-    def leave_initial_gap(self, *, begins: bool) -> None:
-        """Queue what the target's log is short of before the first batch. As long as nothing waits behind it,
-        the position moves with it. `begins`: the target's log is to begin behind it."""
-        if begins or (self.fills and self.target_end < self.position):
-            self._queue.append(Batch.gap(self.position, self.position, self.leader_epoch))
-
-    @property
-    def _last(self) -> Batch | None:
-        if self._queue:
-            return self._queue[-1]
-        return self._in_flight[-1] if self._in_flight else None
-
-    def pass_over(
-        self, next_offset: int, leader_epoch: int, *, seen_from: int | None = None
-    ) -> None:
-        """Source offsets up to here hold nothing to send. `seen_from`: the source still holds all from there
-        on, markers or what was aborted, which nobody has copied."""
-        last = self._last
-        if self.fills:
-            seen_from = next_offset if seen_from is None else seen_from
-            self._leave(next_offset, leader_epoch, seen_from=seen_from)
-        elif last is None:
-            self.position, self.leader_epoch = next_offset, leader_epoch
-        else:
-            last.next_offset, last.leader_epoch = next_offset, leader_epoch
-
-    @property
-    def last_gap(self) -> Batch | None:
-        """The gap that was found last, if nothing was fetched behind it."""
-        last = self._last
-        return last if last is not None and last.is_gap else None
-
-    @property
-    def at_beginning(self) -> bool:
-        """The initial gap waits, and nothing behind it."""
-        return bool(self._queue) and self._queue[-1].is_initial
-
-    @property
-    def due_gap(self) -> Batch | None:
-        """The gap that is to be filled before anything else is sent."""
-        head = self.head
-        return head if head is not None and head.is_gap and not self._in_flight else None
-
-    def missing_before(self, gap: Batch) -> int:
-        """Offsets that the target's log is short of those of the source behind a gap."""
-        return max(0, gap.next_offset - self.target_end)
-
-    def begin_gap(self) -> Batch:
-        """The due gap, in flight: what fills it is requested."""
-        assert self.due_gap is not None
-        gap = self._queue.popleft()
-        gap.settled = gap.acknowledged = False
-        self._in_flight.append(gap)
-        return gap
-
-    def filled(self, gap: Batch, offsets: int) -> None:
-        """So many offsets of the target were filled; the rest of the gap waits again."""
-        self._in_flight.remove(gap)
-        self.target_end += offsets
-        self.offsets.pass_over(self.target_end)
-        if self.missing_before(gap):
-            self._queue.appendleft(gap)
-        else:
-            self.position, self.leader_epoch = gap.next_offset, gap.leader_epoch
-
-    def put_first(self, filler: Batch) -> None:
-        """Send a filler before the due gap."""
-        assert self.due_gap is not None
-        self._queue.appendleft(filler)
-        self.queued_bytes += len(filler.view)
 
     @property
     def uncertain(self) -> bool:
@@ -437,14 +213,6 @@ class SendWindow:
         self.limit = MAX_IN_FLIGHT_NEW_PRODUCER
         self._settle()
 
-    def refused(self, batch: Batch) -> None:
-        """Take back the only batch in flight, if it is surely not appended: then nothing is uncertain. A
-        leader that had forgotten the producer before a gap was filled refuses what follows."""
-        sure = not (batch.may_be_there or self.astray)
-        if sure and self.in_flight == 1:
-            self.lost(batch)
-            batch.sequence = -1
-
     def _settle(self) -> None:
         """Requeue the batches in flight once all are settled: brokers recognise the duplicates."""
         if all(batch.settled for batch in self._in_flight):
@@ -454,11 +222,6 @@ class SendWindow:
             sent = [*takewhile(lambda batch: batch.sequence >= 0, self._queue)]
             for behind, batch in pairwise(reversed(sent)):
                 batch.oldest_ms = min(batch.oldest_ms, behind.oldest_ms)
-
-    @property
-    def head(self) -> Batch | None:
-        """The batch to be sent next."""
-        return self._queue[0] if self._queue else None
 
     def is_in_flight(self, batch: Batch) -> bool:
         """False once it was discarded: a late response says nothing about what the window holds now."""
@@ -521,6 +284,21 @@ class SendWindow:
         self._in_flight.clear()
         self._disturbed = False
         self.queued_bytes = 0
+
+
+def at_beginning(window: SendWindow) -> bool:
+    """The initial gap waits, and nothing behind it."""
+    gap = window.last_gap
+    return gap is not None and gap.is_initial and not window.is_in_flight(gap)
+
+
+def take_back(window: SendWindow, refused: Batch) -> None:
+    """Have the only batch in flight count as never sent, if it is surely not appended: then nothing is
+    uncertain. A leader that had forgotten the producer before a gap was filled refuses what follows."""
+    sure = not (refused.may_be_there or window.astray)
+    if sure and window.in_flight == 1:
+        window.lost(refused)
+        refused.sequence = -1
 
 
 def acknowledged_end(window: SendWindow) -> AcknowledgedEnd | None:

@@ -39,6 +39,7 @@ from ureplicator_worker.copier.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.net.connection import ConnectionClosed
 from ureplicator_worker.copier.net.connections import Connections, Traffic, Via, available
 from ureplicator_worker.copier.net.metadata import ClusterMetadata
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.counting import copied, count
 from ureplicator_worker.copier.raw.gap_filling import IN_DOUBT, GapFiller, Request, at_gap, shifted
@@ -58,7 +59,11 @@ from ureplicator_worker.copier.raw.produce_rules import (
     retry_reason,
 )
 from ureplicator_worker.copier.raw.producer_id_pool import Producers
-from ureplicator_worker.copier.raw.send_window import MAX_IN_FLIGHT_NEW_PRODUCER, NEVER_MS, Batch
+from ureplicator_worker.copier.raw.send_window import (
+    MAX_IN_FLIGHT_NEW_PRODUCER,
+    NEVER_MS,
+    take_back,
+)
 from ureplicator_worker.wire.produce_api import (
     ASIDE_TIMEOUT_MS,
     BROKER_TIMEOUT_MS,
@@ -350,7 +355,7 @@ class Target:
         """
         if send.window.is_head(batch):
             if send.same is not None:
-                send.window.refused(batch)
+                take_back(send.window, batch)
             reason = f"target's log does not continue before offset {batch.first_offset}"
             self._failed(send, f"{reason}: {error_name(produced.error)}", True)
         else:

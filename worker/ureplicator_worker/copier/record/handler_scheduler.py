@@ -21,8 +21,8 @@ from ureplicator_worker.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.handler_counters import HandlerCounters
 from ureplicator_worker.copier.net.buffers import BufferPool
 from ureplicator_worker.copier.net.connections import Connections
+from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition
-from ureplicator_worker.copier.raw.send_window import Batch
 from ureplicator_worker.copier.raw.target import Target
 from ureplicator_worker.copier.record.frames import Head
 from ureplicator_worker.copier.record.partition import LanePartition, RecordPartition

@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections import deque
 
 from ureplicator_worker.copier.net.buffers import Lease
-from ureplicator_worker.copier.raw.send_window import NEVER_MS, Batch, SendWindow
+from ureplicator_worker.copier.raw.batch import Batch
+from ureplicator_worker.copier.raw.send_window import NEVER_MS, SendWindow
 
 CHUNK_BYTES = 256 << 10
 """Bytes of stored batches for a handler; a larger one is a chunk alone."""
