@@ -192,7 +192,7 @@ def _count_option(
     "only_rows",
     is_flag=True,
     help="Sizes, codecs and counts of partitions in both delivery modes of both instead; 40 minutes; "
-    "twice in 20 with --mm2 none.",
+    "twice in 15 with --mm2 none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print figures for machines.")
 def main(
