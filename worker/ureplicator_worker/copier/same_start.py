@@ -40,6 +40,11 @@ def with_same_offsets(job: FindStarts, found: Mapping[Partition, Start]) -> dict
 
 def _with_same(partition: Partition, job: FindStarts, start: StartPosition) -> Start:
     key = (job.grants[partition].target_topic, partition.number)
+    end = job.target.ends.get(key)
+    if (
+        isinstance(end, int) and end > start.target_end
+    ):  # control records may follow what was copied
+        start = replace(start, target_end=end)
     former = Provenance.decode(job.stored[key].metadata) if job.stored[key].offset >= 0 else None
     if start.gap or (former is not None and former.same is None):
         return replace(start, same=_by_ends(start, start.gap or MAPPED))

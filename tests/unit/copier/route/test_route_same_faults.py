@@ -168,10 +168,21 @@ def test_a_topic_that_was_begun_with_mapped_offsets_goes_on_shifted(fleet: SameF
     fleet.publish(FENCED)
     begun(fleet)
     fleet.publish(SAME)
-    fleet.kill("w1")
+    fleet.give(0, "w2")
+    fleet.run_until_copied()
     leave_gap(fleet)
     fleet.run_until_copied()
     assert (fleet.claim(0).shift, set(fleet.shifts(0))) == (-FAR, {-FAR})
+
+
+def test_an_owner_of_mapped_offsets_is_always_fenced(fleet: SameFleet) -> None:
+    """It does not say before old records that they follow."""
+    fleet.publish(FENCED)
+    begun(fleet)
+    fleet.publish(SAME)
+    fleet.kill("w1")
+    fleet.run_until_copied()
+    assert fleet.ledger.done.count("fence data") == 1
 
 
 def test_a_log_that_is_shorter_than_was_taken_is_read_again(fleet: SameFleet) -> None:

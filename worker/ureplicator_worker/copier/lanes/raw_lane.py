@@ -199,7 +199,7 @@ class RawLane:
                 window.position,
                 window.leader_epoch,
                 window.empty,
-                target_end=own.target_end + own.missing,
+                target_end=own.sure_end + own.missing,
                 markers=self.transactions.markers(raw.send),
                 sequence=UNCOUNTED if raw.send.filling else own.acknowledged_sequence,
                 closed=is_closed(raw),

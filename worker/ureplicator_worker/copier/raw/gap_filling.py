@@ -332,6 +332,15 @@ def at_gap(send: SendSide) -> bool:
     return send.begins or (head is not None and head.is_gap)
 
 
+def becomes_old(send: SendSide, expired_ms: int) -> bool:
+    """What is sent next is old, and the position does not say so yet. It is stored first, so that whoever was
+    replaced sends none of it: it would make brokers forget the producer that a successor shares."""
+    head = send.window.head
+    if send.old or send.shared or head is None:
+        return False
+    return head.max_timestamp_ms < expired_ms
+
+
 def shifted(send: SendSide, batch: Batch, target: int) -> SameOffsets:
     """State of equal offsets with a batch that lies at this offset of the target."""
     assert send.same is not None

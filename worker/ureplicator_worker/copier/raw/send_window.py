@@ -174,7 +174,7 @@ class SendWindow(WindowQueue):
         batch.target_base = target_base
         while self._in_flight and self._in_flight[0].acknowledged:
             head = self._in_flight.popleft()
-            gone = range(head.target_base, self.target_end)
+            gone = range(head.target_base, self.sure_end)
             self._advance(head)
             if gone and head.target_base != UNKNOWN_OFFSET:
                 self.missing += len(gone)
@@ -191,7 +191,7 @@ class SendWindow(WindowQueue):
         self._appended_ms = batch.max_timestamp_ms
         self.acknowledged_sequence = next_sequence(batch.sequence, batch.records)
         if batch.target_base != UNKNOWN_OFFSET:
-            self.target_end = batch.target_base + batch.records
+            self.target_end = self.sure_end = batch.target_base + batch.records
             self.markers = 0
         if batch.is_filler:
             self.offsets.pass_over(self.target_end)

@@ -42,7 +42,14 @@ from ureplicator_worker.copier.net.metadata import ClusterMetadata
 from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.confirmations import Confirmations
 from ureplicator_worker.copier.raw.counting import copied, count
-from ureplicator_worker.copier.raw.gap_filling import IN_DOUBT, GapFiller, Request, at_gap, shifted
+from ureplicator_worker.copier.raw.gap_filling import (
+    IN_DOUBT,
+    GapFiller,
+    Request,
+    at_gap,
+    becomes_old,
+    shifted,
+)
 from ureplicator_worker.copier.raw.ingest import batch_of
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction
 from ureplicator_worker.copier.raw.partition import SendSide
@@ -180,7 +187,8 @@ class Target:
                 continue
             elif send.same is not None and at_gap(send):
                 at_gaps.append(send)
-            elif send.same is not None and self._becomes_old(send):
+            elif send.same is not None and becomes_old(send, self._expired_ms):
+                send.old = True
                 self.confirmations.need(send)
             elif send.fenced and self._is_in_doubt(send):
                 self.need_producer(send)
@@ -360,15 +368,6 @@ class Target:
             self._failed(send, f"{reason}: {error_name(produced.error)}", True)
         else:
             self._retry_later(send, batch, produced)
-
-    def _becomes_old(self, send: SendSide) -> bool:
-        """What is sent next is old, and its position does not say so yet: it is stored first, so that whoever
-        was replaced sends none of it."""
-        head = send.window.head
-        if send.old or send.shared or head is None or head.max_timestamp_ms >= self._expired_ms:
-            return False
-        send.old = True
-        return True
 
     def _is_in_doubt(self, send: SendSide) -> bool:
         """Brokers forget the producer of what is sent next, by its time or that of what was sent behind it,

@@ -16,13 +16,14 @@ MARKERS_AT_MOST = 10_000
 
 class WindowQueue:
     """`fills`: source offsets without a record are filled; then each batch has no holes. `short`: so many
-    offsets are never filled, since they are too many."""
+    offsets are never filled, since they are too many. `sure_end`: the log has surely
+    reached it: of many control records in a request the answer names the outcome of the last one."""
 
     def __init__(self, *, position: int, leader_epoch: int, target_end: int, fills: bool) -> None:
         self.fills = fills
         self.position = position
         self.leader_epoch = leader_epoch
-        self.target_end = target_end
+        self.target_end = self.sure_end = target_end
         self.short = 0
         self.offsets = TargetOffsets(position=position, target_end=target_end)
         self.queued_bytes = 0
@@ -110,6 +111,8 @@ class WindowQueue:
         """So many offsets of the target were filled; the rest of the gap waits again."""
         self._in_flight.remove(gap)
         self.target_end += offsets
+        if offsets == 1:
+            self.sure_end = self.target_end
         self.offsets.pass_over(self.target_end)
         if self.missing_before(gap):
             self._queue.appendleft(gap)

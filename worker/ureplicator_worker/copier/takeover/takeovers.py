@@ -139,6 +139,7 @@ class Takeovers:
                 elif is_away(of_leader):
                     found[key] = of_leader
                 elif following >= 0 and self._tried.get(key) != (name_of(sent[key]), following):
+                    self._tried[key] = (name_of(sent[key]), following)
                     tails[key] = self._shared_tail(key, sent[key], end, following, of_leader)
         found |= read_logs(self._target, view, tails)
         for key, tail in tails.items():
