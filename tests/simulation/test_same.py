@@ -24,7 +24,6 @@ DIRECTED = {
     "begun-one-late": f"{SAME}a_log_begins_where_that_of_the_source_does",
     "filled-twice": f"{FAULTS}control_records_of_unknown_outcome_are_not_repeated",
     "filled-short": f"{SAME}what_compaction_took_is_filled",
-    "doubt-closed": f"{FAULTS}control_records_of_unknown_outcome_are_not_repeated",
     "doubt-taken-for-done": f"{FAULTS}control_records_that_are_refused",
     "filler-after-records": f"{FAULTS}no_filler_lies_behind_a_record",
     "fillers-behind-position": f"{DOUBT}a_first_record_behind_a_hole",
@@ -40,7 +39,7 @@ DIRECTED = {
     "unknown-is-shared": f"{TAIL}a_producer_is_used_on_while_its_leader_surely_knows_it",
     "never-forgotten": f"{TAIL}one_that_is_unknown_and_has_sent_something_is_not",
     "old-is-shared": f"{TAIL}a_producer_is_used_on_while_its_leader_surely_knows_it",
-    "first-record-ignored": f"{DOUBT}an_old_record_in_front_of_young_ones_is_sent_once",
+    "old-not-stored": f"{DOUBT}an_old_record_in_front_of_young_ones_is_sent_once",
     "shared-uncounted": f"{SAME}a_killed_owner_is_replaced_without_a_fence",
     "shared-one-further": f"{SAME}a_killed_owner_is_replaced_without_a_fence",
     "skipped-beside-another": f"{DOUBT}a_record_that_is_skipped_hides_no_other",
@@ -49,7 +48,6 @@ DIRECTED = {
     "filled-beside-data": f"{WINDOW}a_gap_is_due_once_what_is_before_it_is_acknowledged",
     "holes-sent": f"{FAULTS}a_batch_with_a_hole_is_sent_as_two",
     "skip-not-stored": f"{FAULTS}behind_a_skipped_record_nothing_is_sent_before_a_commit",
-    "refused-in-doubt": f"{SAME}old_records_are_fenced_and_the_next_gap_takes_the_shift_back",
 }
 """Unit tests that detect them."""
 

@@ -9,14 +9,13 @@ from typing import Any
 from unittest.mock import patch
 
 from ureplicator_common.kafka.errors import ErrorCode
-from ureplicator_testkit.exactly_once.fenced_mutants import Patch, _nothing, _true, _unawaited
+from ureplicator_testkit.exactly_once.fenced_mutants import Patch, _true, _unawaited
 from ureplicator_worker.batches.header import next_sequence
 from ureplicator_worker.copier import same_start
 from ureplicator_worker.copier.behind import Behind
 from ureplicator_worker.copier.lanes import raw_lane
 from ureplicator_worker.copier.lanes.raw_lane import RawLane
 from ureplicator_worker.copier.raw import gap_filling, ingest, target
-from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.gap_filling import GapFiller, Marked
 from ureplicator_worker.copier.raw.partition import same_offsets
 from ureplicator_worker.copier.raw.send_window import SendWindow
@@ -27,7 +26,7 @@ from ureplicator_worker.wire.markers_api import Filling
 
 _CAN_SEND = SendWindow.can_send
 _CLOSED = raw_lane.is_closed
-_CONCLUDE = SharedTail._conclude
+_SHARE = SharedTail._share
 _DROP = Target.drop
 _DUE = SendWindow.due_gap
 _FILL = GapFiller._fill
@@ -66,16 +65,12 @@ def _again(self: Any, request: Any) -> None:
             self._activate(send)
 
 
-def _closed_in_doubt(self: Any, request: Any) -> None:
-    if isinstance(request, Marked):
-        for send, gap, _ in request.gaps.values():
-            send.window.lost(gap)
-            self._failed(send, "in doubt", True)
-    _LOST(self, request)
-
-
 def _always_done(self: Any, send: Any, gap: Any, count: int, code: int, now_s: float) -> None:
     _MARKED(self, send, gap, count, ErrorCode.NONE, now_s)
+
+
+def _never(send: Any, expired_ms: int) -> bool:
+    return False
 
 
 def _anywhere(self: Any, send: Any, now_s: float) -> Any:
@@ -152,7 +147,7 @@ def _uncounted(self: Any) -> None:
 
 
 def _one_further(self: Any) -> None:
-    _CONCLUDE(self)
+    _SHARE(self)
     if self.behind is not None and self.behind.shared is not None:
         sequence = next_sequence(self.behind.shared.sequence, 1)
         shared = self.behind.shared._replace(sequence=sequence)
@@ -199,7 +194,6 @@ SAME_MUTANTS: Mapping[str, Patch] = {
     "begun-one-late": (SendWindow, "missing_before", _missing(1)),
     "filled-twice": (GapFiller, "on_lost", _again),
     "filled-short": (gap_filling, "Filling", _too_short),
-    "doubt-closed": (GapFiller, "on_lost", _closed_in_doubt),
     "doubt-taken-for-done": (GapFiller, "_marked", _always_done),
     "filler-after-records": (GapFiller, "_step", _anywhere),
     "fillers-behind-position": (GapFiller, "_fill", _fill_at_once),
@@ -215,20 +209,15 @@ SAME_MUTANTS: Mapping[str, Patch] = {
     "unknown-is-shared": (takeovers, "next_shared", _unknown_too),
     "never-forgotten": (takeovers, "is_known", _always_known),
     "old-is-shared": (takeovers, "next_shared", _of_any_age),
-    "first-record-ignored": (
-        Batch,
-        "first_timestamp_ms",
-        property(lambda batch: batch.max_timestamp_ms),
-    ),
+    "old-not-stored": (target, "becomes_old", _never),
     "shared-uncounted": (SharedTail, "_conclude", _uncounted),
-    "shared-one-further": (SharedTail, "_conclude", _one_further),
+    "shared-one-further": (SharedTail, "_share", _one_further),
     "skipped-beside-another": (Target, "_refused", _not_shared(_REFUSED)),
     "hole-beside-another": (GapFiller, "_step", _not_shared(_STEP)),
     "sent-beside-a-gap": (SendWindow, "can_send", _beside_a_gap),
     "filled-beside-data": (SendWindow, "due_gap", property(_due_beside_data)),
     "holes-sent": (ingest, "push_built", _unsplit),
     "skip-not-stored": (GapFiller, "_passed", _passed_at_once),
-    "refused-in-doubt": (target, "take_back", _nothing),
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ureplicator_testkit.records import batches
 from ureplicator_worker.copier.raw.batch import Batch
-from ureplicator_worker.copier.raw.send_window import SendWindow, at_beginning, take_back
+from ureplicator_worker.copier.raw.send_window import SendWindow, at_beginning
 
 
 def window_at(position: int, *, target_end: int | None = None) -> SendWindow:
@@ -106,22 +106,3 @@ def test_fillers_do_not_move_the_position() -> None:
     window.pass_over(15, 0)
     window.acknowledged(filler, 0)
     assert (window.position, window.target_end) == (15, 1)
-
-
-def test_a_first_try_that_is_refused_leaves_nothing_uncertain() -> None:
-    window = window_at(0)
-    batch = push(window, 0)
-    assert window.next() is batch
-    take_back(window, batch)
-    window.discard()
-    assert not window.uncertain
-
-
-def test_a_refused_batch_of_unknown_outcome_stays_uncertain() -> None:
-    window = window_at(0)
-    batch = push(window, 0)
-    assert window.next() is batch
-    batch.may_be_there = True
-    take_back(window, batch)
-    window.discard()
-    assert window.uncertain

@@ -181,6 +181,7 @@ def test_an_owner_of_mapped_offsets_is_always_fenced(fleet: SameFleet) -> None:
     begun(fleet)
     fleet.publish(SAME)
     fleet.kill("w1")
+    put(fleet, 0, 5)
     fleet.run_until_copied()
     assert fleet.ledger.done.count("fence data") == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ureplicator_worker.batches.header import Header
 from ureplicator_worker.batches.offsets import SourceOffsets
 from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.wire.produce_api import Produced
@@ -99,12 +98,6 @@ class Batch:
     def is_initial(self) -> bool:
         """The gap before the first record."""
         return self.is_gap and self.is_filler
-
-    @property
-    def first_timestamp_ms(self) -> int:
-        """Time of the first record, or of the newest if that is older."""
-        first_ms = ALWAYS_MS if self.is_gap else Header(self.view, 0).base_timestamp_ms
-        return min(first_ms, self.max_timestamp_ms)
 
     def source_offsets(self) -> SourceOffsets:
         return self.offsets or SourceOffsets.from_(self.first_offset)

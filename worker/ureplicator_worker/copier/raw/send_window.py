@@ -292,15 +292,6 @@ def at_beginning(window: SendWindow) -> bool:
     return gap is not None and gap.is_initial and not window.is_in_flight(gap)
 
 
-def take_back(window: SendWindow, refused: Batch) -> None:
-    """Have the only batch in flight count as never sent, if it is surely not appended: then nothing is
-    uncertain. A leader that had forgotten the producer before a gap was filled refuses what follows."""
-    sure = not (refused.may_be_there or window.astray)
-    if sure and window.in_flight == 1:
-        window.lost(refused)
-        refused.sequence = -1
-
-
 def acknowledged_end(window: SendWindow) -> AcknowledgedEnd | None:
     """End that the target's log has at least; None while that is not known."""
     if window.target_end == UNKNOWN_OFFSET:

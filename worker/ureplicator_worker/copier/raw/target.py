@@ -69,7 +69,6 @@ from ureplicator_worker.copier.raw.producer_id_pool import Producers
 from ureplicator_worker.copier.raw.send_window import (
     MAX_IN_FLIGHT_NEW_PRODUCER,
     NEVER_MS,
-    take_back,
 )
 from ureplicator_worker.wire.produce_api import (
     ASIDE_TIMEOUT_MS,
@@ -362,8 +361,6 @@ class Target:
         So nothing is appended behind a hole: the restart compares the log's end with the position's.
         """
         if send.window.is_head(batch):
-            if send.same is not None:
-                take_back(send.window, batch)
             reason = f"target's log does not continue before offset {batch.first_offset}"
             self._failed(send, f"{reason}: {error_name(produced.error)}", True)
         else:
@@ -373,8 +370,8 @@ class Target:
         """Brokers forget the producer of what is sent next, by its time or that of what was sent behind it,
         or by their own where they stamp the records: a try of unknown outcome would be appended again."""
         batch = send.window.head
-        if batch is not None and send.shared and batch.first_timestamp_ms < self._expired_ms:
-            return True  # another owner may have sent it, too, or its first records alone
+        if batch is not None and send.shared and batch.max_timestamp_ms < self._expired_ms:
+            return True  # the former owner may have sent it, too
         if batch is None or not (batch.may_be_there or send.window.astray):
             return False
         waited_s = self._now_s - send.moved_at_s
