@@ -279,6 +279,7 @@ class GapFiller:
         send.deleting = False
         if code == ErrorCode.NONE:
             send.log_start = start
+            send.window.sure_end = max(send.window.sure_end, start)
             send.begins = send.window.due_gap is not None
         elif code == ErrorCode.POLICY_VIOLATION and not send.filling:
             send.begins = False  # a log that is compacted only begins with control records
