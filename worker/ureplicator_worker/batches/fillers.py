@@ -6,8 +6,10 @@ zstd makes 85 KB of 100,000, gzip 139 KB. Consumers see fillers until they are d
 
 from __future__ import annotations
 
-from ureplicator_worker.batches.codecs import ZSTD
-from ureplicator_worker.batches.header import stamp
+from functools import lru_cache
+
+from ureplicator_worker.batches.codecs import ZSTD, compress
+from ureplicator_worker.batches.header import HEADER_BYTES, stamp
 from ureplicator_worker.batches.offsets import SourceOffsets
 from ureplicator_worker.batches.records import CODE_SIZE, CODES, Built, zigzag
 
@@ -21,11 +23,9 @@ _REST = b"\x01\x01\0"
 
 def filler(records: int, *, timestamp_ms: int) -> Built:
     """One batch of so many records, at least one, of no producer. May be stamped with others, as often as
-    wanted; its checksum is valid."""
-    assert records > 0
-    deltas = [*CODES[:records], *map(zigzag, range(CODE_SIZE, records))]
-    built = Built.of(
-        b"".join(map(_record, deltas)),
+    wanted; its checksum is valid. The records of the last sizes are kept: to encode 100,000 takes 0.09 s."""
+    built = Built.headed(
+        bytearray(HEADER_BYTES) + _payload(records),
         codec=CODEC,
         offsets=SourceOffsets.from_(0),
         records=records,
@@ -34,6 +34,14 @@ def filler(records: int, *, timestamp_ms: int) -> Built:
     view = memoryview(built.data)
     stamp(view, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER, sequence=NO_PRODUCER)
     return built
+
+
+@lru_cache(maxsize=2)
+def _payload(records: int) -> bytes:
+    """So many records, compressed."""
+    assert records > 0
+    deltas = [*CODES[:records], *map(zigzag, range(CODE_SIZE, records))]
+    return bytes(compress(CODEC, b"".join(map(_record, deltas))))
 
 
 def _record(delta: bytes) -> bytes:
