@@ -8,9 +8,12 @@ import sys
 
 import pytest
 
+from ureplicator_testkit.servers.processes import deadline_factor
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 NOTICED_S = 15.0
+"""Of a machine that does nothing else: where lanes share it, each end gets its processor late."""
 
 
 def namespaces_work() -> bool:
@@ -36,4 +39,4 @@ def test_both_ends_notice_a_lost_host_within_15_s(copier: str) -> None:
     )
     took_s = {name: float(s) for name, s in re.findall(r"^(\w+) ([\d.]+)$", run.stdout, re.M)}
     assert set(took_s) == {"driver", "copier"}, run.stderr
-    assert max(took_s.values()) <= NOTICED_S, took_s
+    assert max(took_s.values()) <= NOTICED_S * deadline_factor(), took_s

@@ -3,7 +3,8 @@
     unshare -rn python -m ureplicator_testkit.copier.lost_host
 
 Prints `copier <seconds>` and `driver <seconds>`: how long each end took to notice. The hosts lose each
-other by a wrong hardware address for the other: packets go out, and nothing ever comes back.
+other by a wrong hardware address for the other: packets go out, and nothing ever comes back. Time counts from
+the moment when both have: until then bytes of the one that is later still arrive.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from ureplicator_worker.lifeline.server import Disconnected, LifelineServer
 DRIVER, COPIER = "10.9.0.1", "10.9.0.2"
 NOBODY = "02:00:00:00:00:99"
 LIMIT_S = 30.0
+LOST = "lost\n"
+"""Line of a copier that has lost its driver."""
 
 
 def ip(*command: str) -> None:
@@ -45,9 +48,11 @@ def driver() -> None:
     server.start(lambda _, sent: (gone if isinstance(sent, Disconnected) else admitted).set())
     config = f"{server.address[1]} {server.admit(CopierId(0, 1))}"
     command = ["unshare", "-n", sys.executable, "-m", __spec__.name, *config.split(), sys.argv[1]]
-    copier = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)  # noqa: S603
+    pipe = subprocess.PIPE
+    copier = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)  # noqa: S603
     try:
         assert copier.stdin is not None
+        assert copier.stdout is not None
         time.sleep(1.0)
         ip("link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", str(copier.pid))
         set_up("v0", DRIVER)
@@ -55,9 +60,13 @@ def driver() -> None:
         copier.stdin.flush()
         assert admitted.wait(LIMIT_S)
         lose("v0", COPIER)
+        copier.stdin.write("\n")
+        copier.stdin.flush()
+        assert copier.stdout.readline() == LOST
         began_s = time.monotonic()
         assert gone.wait(LIMIT_S)
         print(f"driver {time.monotonic() - began_s:.1f}", flush=True)
+        print(copier.stdout.read(), end="", flush=True)
         copier.wait(LIMIT_S)
     finally:
         copier.kill()
@@ -69,6 +78,8 @@ def copier(port: int, token: str, *, sends: bool) -> None:
     set_up("v1", COPIER)
     connection = open_lifeline(config(port, token))
     lose("v1", DRIVER)
+    print(LOST, end="", flush=True)
+    sys.stdin.readline()
     began_s = time.monotonic()
     while not (closed(connection) or (sends and not sent(connection))):
         pass
