@@ -74,7 +74,7 @@ def site(
 
 @pytest.fixture(params=["mapped", "same"])
 def offsets(request: pytest.FixtureRequest) -> str:
-    """What the route promises of the target's offsets."""
+    """Promise of the route for the target's offsets."""
     return str(request.param)
 
 

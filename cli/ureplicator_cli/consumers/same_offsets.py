@@ -102,7 +102,7 @@ def _counts(part: PartitionResult) -> Iterator[str]:
 
 
 def _first(findings: list[Finding]) -> str:
-    """What differs first in the order of the logs."""
+    """First difference in the order of the logs."""
     first = min(findings, key=_place)
     here, there = first.source_offset, first.target_offset
     if there < 0:

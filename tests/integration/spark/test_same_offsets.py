@@ -46,7 +46,7 @@ Batches = list[tuple[int, list[list[int | str]]]]
 
 
 def streamed(folder: Path, bootstrap: str, topic: str) -> Batches:
-    """What a stream reads until all is read."""
+    """Records that a stream reads until it has read all."""
     out = folder / "out"
     environment = {
         **os.environ,

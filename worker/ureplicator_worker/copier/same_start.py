@@ -59,7 +59,7 @@ def _with_same(partition: Partition, job: FindStarts, start: StartPosition) -> S
 
 
 def _has_shift(counted: Counted | None, shift: int) -> bool:
-    """What the former owner copied behind the position is shifted alike, as far as is known."""
+    """True if the records that the former owner copied behind the position are surely shifted alike."""
     if counted is None or len(counted.spans) != 1:
         return False
     return counted.target - counted.spans[0].first == shift

@@ -19,7 +19,7 @@ SAME = replace(FENCED, same_offsets=".*")
 
 class SameFleet(FencedFleet):
     def claim(self, number: int) -> SameOffsets:
-        """What the stored position says of its offsets."""
+        """State of equal offsets by the stored position."""
         provenance = Provenance.decode(self.ledger.read(("t", number)).metadata)
         assert provenance is not None
         assert provenance.same is not None

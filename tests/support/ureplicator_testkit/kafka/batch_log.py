@@ -39,7 +39,7 @@ Outcome = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class KnownProducer:
-    """What a log knows of a producer; -1 stands for nothing."""
+    """State of a producer in a log; -1 stands for nothing."""
 
     epoch: int
     last_sequence: int

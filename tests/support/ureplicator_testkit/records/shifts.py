@@ -9,7 +9,7 @@ from ureplicator_testkit.records.topics import read_all
 
 
 def shifts(source: str, target: str, topic: str) -> dict[int, Counter[int]]:
-    """How often each difference of both offsets occurs, by partition. Pairs of key and value are distinct."""
+    """Count of each difference of both offsets, by partition. Pairs of key and value are distinct."""
     there = read_all(target, topic, READ_UNCOMMITTED)
     found: dict[int, Counter[int]] = {}
     for number, rows in read_all(source, topic).items():

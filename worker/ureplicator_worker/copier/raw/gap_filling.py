@@ -55,7 +55,6 @@ NOT_DELETED = (
     " give it cleanup.policy=compact,delete until the partition is ONLINE"
 )
 IN_DOUBT = "what the target has of it is in doubt, and is counted"
-
 HOLLOW = "its producer is shared, and the source may have lost records since they were copied"
 
 
@@ -131,7 +130,7 @@ class GapFiller:
             return Deleted
         if (
             send.shared and gap.hollow
-        ):  # under the sequences of what follows others may have sent more
+        ):  # others may have sent what was there, under the next sequences
             self._failed(send, HOLLOW, True)
             return None
         if not missing:
@@ -334,8 +333,8 @@ def at_gap(send: SendSide) -> bool:
 
 
 def becomes_old(send: SendSide, expired_ms: int) -> bool:
-    """What is sent next is old, and the position does not say so yet. It is stored first, so that whoever was
-    replaced sends none of it: it would make brokers forget the producer that a successor shares."""
+    """True if the next batch is old, and the position does not say so yet. That is stored first, so that
+    whoever was replaced sends none of it: brokers would forget the producer that a successor shares."""
     head = send.window.head
     if send.old or send.shared or head is None:
         return False
