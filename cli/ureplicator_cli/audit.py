@@ -23,7 +23,7 @@ from ureplicator_cli.audit_run import (
     refuse,
     run,
 )
-from ureplicator_cli.options import Rate, config_options
+from ureplicator_cli.options import audit_options, config_options
 from ureplicator_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ SHOWN = 20
 @click.command()
 @config_options
 @click.option("--topic", required=True, help="Topic of the source.")
-@click.option("--route", "route_name", default="", help="SOURCE.TARGET; needless with one route.")
-@click.option("--partition", "numbers", type=int, multiple=True, help="Only this one. Repeatable.")
 @click.option(
     "--from",
     "first",
@@ -50,7 +48,6 @@ SHOWN = 20
 @click.option("--to", "end", default="", help="End, exclusive: the same; at most the position.")
 @click.option("--result", "folder", type=click.Path(path_type=Path), help="Folder of the result.")
 @click.option("--resume", is_flag=True, help="Go on from the result in --result.")
-@click.option("--rate", type=Rate(), default=0, help="Bytes per second of each side: 20M.")
 @click.option("--repair", is_flag=True, help="Copy missing records again where no order is broken.")
 @click.option(
     "--offset-map",
@@ -59,10 +56,7 @@ SHOWN = 20
     help="Add what was copied before the route's offset map to it.",
 )
 @click.option("--max-findings", type=click.IntRange(0), default=10_000, show_default=True)
-@click.option(
-    "--master", default="local[*]", show_default=True, help="local[N]: N partitions at a time."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@audit_options
 def audit(
     config: Path,
     topic: str,

@@ -108,6 +108,28 @@ class Rate(click.ParamType[int]):
         return int(number) * _RATE_UNITS[unit]
 
 
+_OF_AN_AUDIT = (
+    click.option(
+        "--route", "route_name", default="", help="SOURCE.TARGET; needless with one route."
+    ),
+    click.option(
+        "--partition", "numbers", type=int, multiple=True, help="Only this one. Repeatable."
+    ),
+    click.option("--rate", type=Rate(), default=0, help="Bytes per second of each side: 20M."),
+    click.option(
+        "--master", default="local[*]", show_default=True, help="local[N]: N partitions at a time."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+)
+
+
+def audit_options(command: F) -> F:
+    """Partitions, rate and form of the result, where this machine compares."""
+    for option in reversed(_OF_AN_AUDIT):
+        command = option(command)
+    return command
+
+
 class SectionedGroup(click.Group):
     """A group whose help lists the commands under headings."""
 

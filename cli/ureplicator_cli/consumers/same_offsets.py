@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ureplicator_cli.audit_run import end_with, find_route, read_copied_as, read_settings, run
-from ureplicator_cli.options import Rate, config_file_options
+from ureplicator_cli.options import audit_options, config_file_options
 from ureplicator_cli.output import print_json
 from ureplicator_common.printable import printable
 
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 @click.command("same")
 @click.argument("topic")
 @config_file_options
-@click.option("--route", "route_name", default="", help="SOURCE.TARGET; needless with one route.")
-@click.option("--partition", "numbers", type=int, multiple=True, help="Only this one. Repeatable.")
-@click.option("--rate", type=Rate(), default=0, help="Bytes per second of each side: 20M.")
-@click.option(
-    "--master", default="local[*]", show_default=True, help="local[N]: N partitions at a time."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@audit_options
 def same(
     topic: str,
     config: Path,
