@@ -77,7 +77,7 @@ def audit(
     """Compare a topic with its copy, record by record.
 
     Reads both clusters with other code than the workers, up to the committed position, and names each
-    missing, repeated, altered, reordered or foreign record. CONFIG is the file of the fleet, and the
+    missing, repeated, altered, reordered, foreign or shifted record. CONFIG is the file of the fleet, and the
     settings of the route are read in ZooKeeper; no controller is needed. Exit code 0: equal,
     1: different, 2: could not be compared.
     """
@@ -150,6 +150,8 @@ def _bound(text: str, option: str) -> Bound | None:
 
 
 def _print(done: Done, folder: Path | None, as_json: bool) -> None:
+    from ureplicator_worker.audit.result import FindingKind
+
     result = done.result
     if as_json:
         print_json(
@@ -160,21 +162,20 @@ def _print(done: Done, folder: Path | None, as_json: bool) -> None:
             }
         )
         return
-    heads = ("partition", "verified", "equal", "missing", "repeated", "altered", "reordered")
+    heads = ("partition", "verified", "equal", *(kind.value for kind in FindingKind), "notes")
     rows = [
         (
             partition.partition,
             f"{partition.verified_from} to {partition.verified_to}"
             if partition.verified_to >= 0
             else "nothing",
-            *(f"{getattr(partition, name):,}" for name in ("compared", *heads[3:])),
-            f"{partition.foreign:,}",
+            *(f"{getattr(partition, name):,}" for name in ("compared", *heads[3:-1])),
             "; ".join(partition.notes),
         )
         for partition in result.partitions
     ]
     title = f"{result.topic} on {result.route} -> {result.target_topic}: {result.state}"
-    print_table(title, (*heads, "foreign", "notes"), rows)
+    print_table(title, heads, rows)
     _print_findings(result)
     for repair in done.repaired:
         _print_repaired(repair)

@@ -7,12 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.positions import PositionStore
+from ureplicator_common.kafka.provenance import Provenance, SameOffsets
+from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_testkit.fleet.auditors import start_auditor
 from ureplicator_testkit.fleet.real_fleet import FORTH_QUERY, Fleet
 from ureplicator_testkit.records.topics import (
@@ -35,7 +41,8 @@ def following_fleet(
     new_fleet: Callable[..., Fleet], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
     """One for all tests."""
-    folder, route = tmp_path_factory.mktemp("followed"), {"audit": {"continuous": True}}
+    folder = tmp_path_factory.mktemp("followed")
+    route = {"audit": {"continuous": True}, "delivery": "exactly_once", "offsets": "same"}
     with new_fleet(name="followed", folder=folder, route=route) as fleet:
         yield fleet.start()
 
@@ -216,9 +223,32 @@ def wait_running(fleet: Fleet, topic: str, auditor: str) -> None:
     )
 
 
+def claim_shift(fleet: Fleet, cluster: KafkaCluster, topic: str, shift: int) -> None:
+    """Have the positions say that all records lie so much higher at the target."""
+    with closing(ClusterClient(cluster.bootstrap)) as client:
+        store = PositionStore(client, group=fleet.group(), transactional_id=f"{topic} of the test")
+        store.initialise()
+        stored = all_readable(store.read({topic: range(PARTITIONS)}))
+        store.commit({key: _shifted(position, shift) for key, position in stored.items()})
+        store.wait_for_markers()
+
+
+def _shifted(position: Position, shift: int) -> Position:
+    written = Provenance.decode(position.metadata)
+    assert written is not None
+    assert written.same == SameOffsets(0)
+    lie = replace(written, same=SameOffsets(0, shift))
+    return replace(position, metadata=lie.encode())
+
+
 def test_an_audit_from_a_terminal_is_recorded(
-    following_fleet: Fleet, source_cluster: KafkaCluster, topic: str
+    following_fleet: Fleet,
+    source_cluster: KafkaCluster,
+    target_cluster: KafkaCluster,
+    topic: str,
+    tmp_path: Path,
 ) -> None:
+    """An auditor goes on from there, and finds records that lie elsewhere than the positions say."""
     fill(source_cluster, topic, 0, 200)
     wait_copied(following_fleet, topic, 200)
     config = following_fleet.config_of("c1")
@@ -228,3 +258,23 @@ def test_an_audit_from_a_terminal_is_recorded(
     shown = audit_of(following_fleet, topic)
     assert (shown["state"], shown["last"]["records"]) == ("verified", 400)
     assert shown["last"]["auditor"].startswith("command on ")
+
+    fill(source_cluster, topic, 200, 100)
+    wait_copied(following_fleet, topic, 300)
+    claim_shift(following_fleet, target_cluster, topic, 1)
+    process = start_auditor(following_fleet, "a1", tmp_path)
+    try:
+        eventually(
+            lambda: audit_of(following_fleet, topic)["differences"] == {"shifted": 200},
+            FOLLOWED_S,
+            "the new records are found elsewhere",
+        )
+        shown = audit_of(following_fleet, topic)
+        assert shown["state"] == "differences found"
+        places = {
+            (row["kind"], row["sourceOffset"], row["targetOffset"]) for row in shown["findings"]
+        }
+        assert ("shifted", 200, 200) in places
+        assert process.terminate(30) == 0, process.log_tail()
+    finally:
+        process.kill_tree()

@@ -7,10 +7,19 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from ureplicator_common.audits import VerifiedRange
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.provenance import Provenance, SameOffsets
 from ureplicator_testkit.control.audit_fixture import AuditFixture
-from ureplicator_testkit.control.following_fixture import copied, failing_topic, follower, ranges
+from ureplicator_testkit.control.following_fixture import (
+    GROUP,
+    copied,
+    failing_topic,
+    follower,
+    ranges,
+)
 from ureplicator_testkit.kafka.clients import MemoryPositionReader
 from ureplicator_worker.audit.core.batches import Matched, Place
+from ureplicator_worker.audit.core.claims import Claim
 from ureplicator_worker.audit.result import Finding, FindingKind
 from ureplicator_worker.audit.stored import Wanted
 from ureplicator_worker.auditor.following import SCAN_S, UNFINISHED_PASSES, RouteFollower
@@ -57,6 +66,12 @@ def aligned_follower(
         copied(positions, position, 0)
         following.step()
     return following
+
+
+def claimed(positions: MemoryPositionReader, offset: int, same: SameOffsets) -> None:
+    written = Provenance("A", "s", "t", "w", 0, 1, same=same)
+    position = Position(offset, metadata=written.encode())
+    positions.groups[GROUP].positions["orders", 0] = position
 
 
 def test_what_is_equal_by_its_checksums_is_verified_at_any_rate(
@@ -109,6 +124,29 @@ def test_only_the_records_around_a_difference_are_compared(
     assert (state.partitions[0].first, state.partitions[0].next) == (0, 90_000)
     assert [finding.source_offset for finding in state.findings] == [5_003]
     assert (state.passed, state.skipped, following.differences) == (90_000, 0, 1)
+
+
+def test_offsets_are_compared_as_the_positions_claim_them(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    """Records that lie elsewhere stay there, so they are not compared again."""
+    scanner = Scanned()
+    following = aligned_follower(audits, positions, scanner=scanner)
+    scanner.differs_at = 5_000
+    audits.differing = [Finding(0, FindingKind.SHIFTED, 5_000, 5_001)]
+    claimed(positions, 90_000, SameOffsets(4_000, 0))
+    following.step()
+    assert scanner.wanted[0].claims == {0: Claim(4_000, 0, 90_000)}
+    assert [wanted.claim for wanted in audits.compared[1].partitions] == [Claim(4_000, 0, 90_000)]
+    compared = len(audits.compared)
+    claimed(positions, 90_000, SameOffsets(6_000, 1, "a takeover"))
+    for _ in range(3):
+        audits.clock.advance(600)
+        following.step()
+    state = audits.written()
+    assert (len(audits.compared), following.differences) == (compared, 1)
+    assert state.differences == {"shifted": 1}
+    assert [(found.kind, found.target_offset) for found in state.findings] == [("shifted", 5_001)]
 
 
 def test_a_failure_around_a_difference_is_one_of_the_topic(

@@ -11,7 +11,7 @@ from ureplicator_common.audits import OffsetRange, RequestedAudit, TopicAudit, V
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.kafka import ClusterUnavailable, Position
-from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.provenance import Provenance, SameOffsets
 from ureplicator_common.kafka.transactions.visibility import ATTEMPTS, PAUSE_S
 from ureplicator_common.model import Delivery, Route, RouteSettings, TopicKey, position_group
 from ureplicator_common.znode_contents import TopicIntent
@@ -20,6 +20,7 @@ from ureplicator_testkit.kafka.clients import (
     MemoryPositionReader,
     MemoryTopicAdmin,
 )
+from ureplicator_worker.audit.core.claims import UNCLAIMED, Claim
 from ureplicator_worker.audit.result import AuditRequest, PartitionRange
 from ureplicator_worker.auditor import preparation
 from ureplicator_worker.auditor.preparation import (
@@ -134,6 +135,15 @@ def test_a_copy_is_compared_when_it_can_be_read_up_to_the_position() -> None:
     assert clusters.pauses == [PAUSE_S] * ATTEMPTS
     log.end, log.open_from = 10, None
     assert clusters.preparation().requested(KEY, INTENT, WANTED).partitions
+
+
+def test_offsets_are_compared_as_the_positions_claim_them() -> None:
+    clusters = Clusters(source={}, target={})
+    written = Provenance("W", "s", "t", "w", 0, 1, same=SameOffsets(3, 1))
+    ledger = clusters.positions.groups[position_group(fleet="test", route=KEY.route)]
+    ledger.positions["w.orders", 1] = Position(9, metadata=written.encode())
+    plain, claimed = clusters.preparation().requested(KEY, INTENT, WANTED).partitions
+    assert (plain.claim, claimed.claim) == (UNCLAIMED, Claim(3, 1, 9))
 
 
 def test_what_cannot_be_compared_has_its_reason() -> None:

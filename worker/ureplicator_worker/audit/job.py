@@ -125,7 +125,9 @@ class _Progress:
         if done.verified_to == NO_OFFSET:
             return self._ranges[number]
         place = NO_OFFSET if done.uncompared else done.target_to
-        return PartitionRange(number, done.end, done.verified_to, place)
+        return replace(
+            self._ranges[number], end=done.end, first=done.verified_to, target_first=place
+        )
 
     def merge(self, outcomes: Iterable[Outcome], *, cut: bool = False) -> None:
         """`cut`: the round was ended early, so one that came no further says nothing about the log."""

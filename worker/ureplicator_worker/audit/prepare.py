@@ -19,6 +19,7 @@ from ureplicator_common.kafka import (
 from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.kafka.transactions.visibility import wait_until_visible
 from ureplicator_common.model import Route, RouteSettings, position_group
+from ureplicator_worker.audit.core.claims import claim_of
 from ureplicator_worker.audit.result import (
     NO_OFFSET,
     AuditOptions,
@@ -105,6 +106,7 @@ def prepare(
                 firsts.get(number, NO_OFFSET),
                 uncompared=hidden.get(number) or (NO_POSITION if number in uncopied else ""),
                 log_start=_start(extents[number]),
+                claim=claim_of(stored.get((copy, number))),
             )
             for number in numbers
         ),

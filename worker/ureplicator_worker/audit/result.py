@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from ureplicator_common.audits import EMPTY_RANGE
 from ureplicator_common.model import Delivery, camel
 from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_worker.audit.core.claims import UNCLAIMED, Claim
 
 T = TypeVar("T")
 
@@ -67,7 +68,8 @@ class PartitionRange:
 
     `end` is the committed position of the route. `target_first` is where the copy of `first` is expected:
     a former audit ended there. -1: it is found by times and contents, and records of the target before
-    the first match are not compared. `log_start`: where the source's log begins; for progress.
+    the first match are not compared. `log_start`: where the source's log begins; for progress. `claim`:
+    what the position says about offsets.
     """
 
     partition: int
@@ -76,6 +78,7 @@ class PartitionRange:
     target_first: int = NO_OFFSET
     uncompared: str = ""
     log_start: int = 0
+    claim: Claim = UNCLAIMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class AuditOptions:
     stamps records itself. `rate_bytes_per_s`: limit for each side, 0 none. `round_s`: time after which
     progress is reported. `stop_at_end`: do not go on behind the range once all differences are explained.
     `segments`: those of an offset map are wanted, too. `same_offsets`: each record is to have its offset at
-    the target, too; both logs are read from the same one on, the target's with all records."""
+    the target, too, whatever the positions claim, and all records of the target are read."""
 
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     start: str = "earliest"
@@ -123,7 +126,7 @@ class PartitionResult:
     `target_to`: target offset to go on at. `compared`: records that are equal on both sides. `compacted`:
     records that are on one side only because compaction or retention removed them on the other.
     `uncompared`: the reason why nothing could be compared, up to the end. `shifted`: equal records at another
-    offset, where it is to be the same.
+    offset than the position claims.
     """
 
     partition: int
@@ -262,8 +265,8 @@ _STEPS: Mapping[str, str] = {
     " target topic",
     "foreign": "the target has records that the source does not have: find out who else writes to the"
     " target topic, and take the permission away",
-    "shifted": "records have other offsets than at the source: ureplicator topics show says since when,"
-    " and why",
+    "shifted": "records have other offsets than they should: ureplicator topics show says which are known"
+    " to be shifted, since when and why; if others are, find out who else writes to the target topic",
 }
 _REPEATED_IN_EXACTLY_ONCE = (
     "records are repeated though the route delivers exactly once: check whether positions were set back,"

@@ -17,7 +17,7 @@ import socket
 import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ureplicator_common.kafka import ClusterUnavailable
@@ -34,6 +34,7 @@ from ureplicator_worker.audit.core.batches import (
     Place,
     parsed,
 )
+from ureplicator_worker.audit.core.claims import UNCLAIMED, Claim
 from ureplicator_worker.audit.received import DISCARD_BYTES, Received
 
 CLIENT_ID = "ureplicator-audit"
@@ -53,7 +54,8 @@ Clusters = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`places`: where each partition is known to be aligned; `ends`: source offsets."""
+    """`places`: where each partition is known to be aligned; `ends`: source offsets; `claims`: of positions,
+    about offsets."""
 
     route: Route
     topic: str
@@ -61,6 +63,7 @@ class Wanted:
     places: Mapping[int, Place]
     ends: Mapping[int, int]
     timestamps: bool = True
+    claims: Mapping[int, Claim] = field(default_factory=dict)
 
 
 class StoredBatches:
@@ -219,8 +222,7 @@ class Scanner:
             self._opened(wanted.route.target, wanted.target_topic, wanted) as target,
         ):
             return {
-                number: _matched(source, target, number, place, wanted.ends[number], late)
-                for number, place in wanted.places.items()
+                number: _matched(source, target, number, wanted, late) for number in wanted.places
             }
 
     @contextmanager
@@ -237,12 +239,14 @@ def _matched(
     source: StoredBatches,
     target: StoredBatches,
     number: int,
-    place: Place,
-    end: int,
+    wanted: Wanted,
     late: Callable[[], bool],
 ) -> Matched:
+    place, claim = wanted.places[number], wanted.claims.get(number, UNCLAIMED)
     with (
         closing(source.batches(number, place.source)) as ours,
         closing(target.batches(number, place.target)) as theirs,
     ):
-        return Lockstep(ours, theirs, place=place, end=end, late=late).run()
+        return Lockstep(
+            ours, theirs, place=place, end=wanted.ends[number], claim=claim, late=late
+        ).run()

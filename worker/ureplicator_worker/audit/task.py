@@ -7,8 +7,10 @@ that is cancelled brings what it had compared up to the last place where all was
 Where does the copy of the first record lie? Offsets of both sides have nothing in common. If a former round
 or audit ended here, it is known. Else, where timestamps are kept, the brokers' index of times gives a
 bound: the copy of a record is not before the first record that is as late. The lowest of the first
-thousand timestamps is taken, since they need not be in order. The rest is found by contents. Where offsets
-are to be the same, both sides begin at the first offset that both logs still have.
+thousand timestamps is taken, since they need not be in order. The rest is found by contents. Where the
+position claims offsets, both sides begin at the first record that both logs still have by that claim.
+
+What lies behind a claim is for a later comparison, with the claim of a later position: a round ends there.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from functools import partial
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import Extent
 from ureplicator_common.offset_map.segments import MapSegment
+from ureplicator_worker.audit.core.claims import SAME, Claim
 from ureplicator_worker.audit.core.comparison import Comparison
 from ureplicator_worker.audit.core.history import SIZE
 from ureplicator_worker.audit.core.pairs import Pairs
@@ -54,6 +57,10 @@ class Work:
     rate_bytes_per_s: float
     max_findings: int
     signals: str = ""
+
+    @property
+    def claim(self) -> Claim:
+        return SAME if self.options.same_offsets else self.range.claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,7 @@ def _compare(
         tail=partial(_tail, work, start, originals, copies, signals),
         max_findings=work.max_findings,
         pairs=pairs,
-        same_offsets=work.options.same_offsets,
+        claim=work.claim,
     )
 
     def outcome() -> Outcome:
@@ -172,13 +179,13 @@ def _compare(
 def _steps(comparison: Comparison, work: Work) -> Iterator[None]:
     """Steps of the comparison until its end, or that of the round."""
     began_s, round_s = time.monotonic(), work.options.round_s
+    end = work.range.end if work.options.stop_at_end else max(work.range.end, work.claim.before)
     while comparison.step():
         yield
         spent_s = time.monotonic() - began_s
         if spent_s > round_s and (comparison.quiet or spent_s > round_s * PATIENCE):
             break
-        passed = comparison.next_offsets[0] >= work.range.end
-        if work.options.stop_at_end and passed and comparison.quiet:
+        if comparison.next_offsets[0] >= end and comparison.quiet:
             break
 
 
@@ -242,9 +249,9 @@ def locate(
     """Raises ClusterUnavailable."""
     wanted, options = work.range, work.options
     continued = wanted.target_first != NO_OFFSET
-    if options.same_offsets and not continued:
-        return _at_the_same(wanted, options, originals, copies)
     first = max(originals.start, wanted.first)
+    if not continued and work.claim.since <= first < work.claim.before:
+        return _as_claimed(work, first, copies)
     place = max(copies.start, wanted.target_first)
     deleted = wanted.first != NO_OFFSET and first > wanted.first
     copies_deleted = place > wanted.target_first if continued else copies.start > 0
@@ -268,18 +275,18 @@ def locate(
     )
 
 
-def _at_the_same(
-    wanted: PartitionRange, options: AuditOptions, originals: Extent, copies: Extent
-) -> Start:
+def _as_claimed(work: Work, first: int, copies: Extent) -> Start:
     """Where both logs have records: what one of them has before is no difference."""
-    first = max(wanted.first, originals.start, copies.start)
+    options, shift = work.options, work.claim.shift
+    begin = max(first, copies.start - shift)
     return Start(
-        source=first,
-        target=first,
+        source=begin,
+        target=begin + shift,
         leading=False,
         limits=Limits(
             source_compacted=options.source_compacted, target_compacted=options.target_compacted
         ),
+        notes=tuple(_notes(work.range, begin, False, begin > first, True)),
     )
 
 

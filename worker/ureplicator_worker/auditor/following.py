@@ -292,6 +292,7 @@ class RouteFollower:
                 places,
                 ends,
                 request.options.timestamps,
+                {number: due.claim(number) for number in places},
             )
             try:
                 return self._scanner(wanted, late=late)
@@ -331,7 +332,14 @@ class RouteFollower:
         stored = readable(found)
         errors = {topic: error for (topic, _), error in unreadable(found).items()}
         due = [
-            Due(key, intent, self._nodes.state(key), known_positions(stored, intent), read_ms)
+            Due(
+                key,
+                intent,
+                self._nodes.state(key),
+                known_positions(stored, intent),
+                read_ms,
+                stored=stored,
+            )
             for key, intent in topics.items()
         ]
         shown = [
@@ -427,7 +435,9 @@ class RouteFollower:
     ) -> tuple[AuditResult, str]:
         """Result of the comparison, and the reason if it is not complete."""
         ranges = [
-            PartitionRange(number, sample.next, sample.first, sample.target_first)
+            PartitionRange(
+                number, sample.next, sample.first, sample.target_first, claim=due.claim(number)
+            )
             for number, sample in sorted(chosen.items())
         ]
         request = self._request(due, ranges, described)

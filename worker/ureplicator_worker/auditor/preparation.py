@@ -19,11 +19,12 @@ from ureplicator_common.audits.ranges import is_of
 from ureplicator_common.config.route import RouteConfig
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka import LogReader, PositionReader, TopicAdmin
-from ureplicator_common.kafka.transactions.position_rows import all_readable
+from ureplicator_common.kafka import LogReader, Position, PositionReader, TopicAdmin
+from ureplicator_common.kafka.transactions.position_rows import TargetPartition, all_readable
 from ureplicator_common.kafka.transactions.visibility import wait_until_visible
 from ureplicator_common.model import Route, RouteSettings, TopicKey, position_group
 from ureplicator_common.znode_contents import TopicIntent
+from ureplicator_worker.audit.core.claims import claim_of
 from ureplicator_worker.audit.prepare import (
     CONFIGS_TIMEOUT_S,
     ambiguous,
@@ -82,9 +83,12 @@ class Preparation:
 
     def requested(self, key: TopicKey, intent: TopicIntent, wanted: RequestedAudit) -> AuditRequest:
         """Raises OperatingError, also if the copy cannot be read up to the positions."""
-        self._wait_until_visible(key, intent.target_topic, sorted(wanted.ranges))
+        topic = intent.target_topic
+        stored = self._visible(key, topic, sorted(wanted.ranges))
         ranges = [
-            PartitionRange(number, range_.next, range_.first)
+            PartitionRange(
+                number, range_.next, range_.first, claim=claim_of(stored.get((topic, number)))
+            )
             for number, range_ in sorted(wanted.ranges.items())
         ]
         request = self.comparison(
@@ -101,12 +105,16 @@ class Preparation:
             found = logs.extents({key.topic: numbers})
         yield from held_notes({number: extent for (_, number), extent in found.items()})
 
-    def _wait_until_visible(self, key: TopicKey, target_topic: str, numbers: Sequence[int]) -> None:
+    def _visible(
+        self, key: TopicKey, target_topic: str, numbers: Sequence[int]
+    ) -> Mapping[TargetPartition, Position]:
+        """Positions, once the copy can be read up to them."""
         group = position_group(fleet=self._fleet, route=key.route)
         with closing(self._positions(key.route.target)) as positions:
-            stored = positions.read(group, {target_topic: numbers})
+            stored = all_readable(positions.read(group, {target_topic: numbers}))
         with closing(self._logs(key.route.target)) as logs:
-            wait_until_visible(all_readable(stored), logs, pause=self._pause)
+            wait_until_visible(stored, logs, pause=self._pause)
+        return stored
 
     def described(self, topics: Mapping[TopicKey, TopicIntent]) -> Described:
         """Both topics of each; what cannot be read is an error of the topics concerned."""

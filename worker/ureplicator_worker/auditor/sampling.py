@@ -9,7 +9,7 @@ lasts is found in a sample, a single lost record may not be. What was compared i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ureplicator_common.audits import Finding, TopicAudit, VerifiedRange
 from ureplicator_common.audits.ranges import is_of
@@ -18,7 +18,8 @@ from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.model import TopicKey
 from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_worker.audit.core.batches import Place
-from ureplicator_worker.audit.result import NO_OFFSET
+from ureplicator_worker.audit.core.claims import Claim, claim_of
+from ureplicator_worker.audit.result import NO_OFFSET, FindingKind
 from ureplicator_worker.auditor.preparation import next_first
 
 MIN_OFFSETS = 100
@@ -36,7 +37,8 @@ LEAD_OFFSETS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A topic with positions read at `read_ms`, and its state. `unfinished`: partitions for the next pass."""
+    """A topic with positions read at `read_ms`, and its state. `unfinished`: partitions for the next pass.
+    `stored`: positions as they were read, also of other topics."""
 
     key: TopicKey
     intent: TopicIntent
@@ -44,6 +46,10 @@ class Due:
     positions: Mapping[int, int]
     read_ms: int
     unfinished: frozenset[int] = frozenset()
+    stored: Mapping[TargetPartition, Position] = field(default_factory=dict)
+
+    def claim(self, number: int) -> Claim:
+        return claim_of(self.stored.get((self.target_topic, number)))
 
     @property
     def places(self) -> dict[int, Place]:
@@ -160,7 +166,8 @@ def passed_offsets(
 
 
 def differing(due: Due, *, offsets: int) -> dict[int, Sample]:
-    """Ranges of a topic that differ, with what precedes them; no more than so many offsets."""
+    """Ranges of a topic that differ, with what precedes them; no more than so many offsets. Records that lie
+    elsewhere than claimed stay there, and the claim may begin later by now."""
     found: dict[int, Sample] = {}
     if due.audit is None or not is_of(
         due.audit, due.intent.source_topic_id, due.intent.target_topic_id
@@ -169,6 +176,8 @@ def differing(due: Due, *, offsets: int) -> dict[int, Sample]:
     for number, verified in due.audit.partitions.items():
         wrong = verified.differences
         if wrong is None or due.positions.get(number, 0) <= wrong.last:
+            continue
+        if FindingKind.SHIFTED in wrong.counts:
             continue
         sample = Sample(max(0, wrong.first - LEAD_OFFSETS), wrong.last + 1, NO_OFFSET, 0)
         offsets -= sample.next - sample.first

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ureplicator_common.audits import (
     AuditRun,
@@ -44,7 +46,7 @@ Progress = Callable[[AuditResult], None]
 
 class AuditFixture:
     """`orders` with 2 partitions; `before_end` is called in the middle of each comparison. `differing`:
-    source offsets at which records are missing. `requests` are those that were compared."""
+    what each finds. `compared`: requests that were."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -152,7 +154,7 @@ class AuditFixture:
                 wanted.end,
                 compared=end(wanted) - wanted.first,
                 compared_bytes=100 * (end(wanted) - wanted.first),
-                missing=sum(finding.partition == wanted.partition for finding in found),
+                **_counts(found, wanted.partition),
             )
             for wanted in request.partitions
         ]
@@ -169,6 +171,10 @@ class AuditFixture:
     def _report(self, key: TopicKey, request: str, result: AuditResult) -> str:
         self.reports.append(request)
         return f"/reports/{request}.json"
+
+
+def _counts(found: Sequence[Finding], partition: int) -> dict[str, Any]:
+    return Counter(finding.kind.value for finding in found if finding.partition == partition)
 
 
 def prepared(key: TopicKey, intent: TopicIntent, wanted: RequestedAudit) -> AuditRequest:

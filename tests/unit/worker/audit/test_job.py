@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ureplicator_common.kafka import Extent
+from ureplicator_worker.audit.core.claims import Claim
 from ureplicator_worker.audit.core.pending import Limits
 from ureplicator_worker.audit.job import merged, run_audit
 from ureplicator_worker.audit.result import (
@@ -107,6 +108,17 @@ def test_the_place_at_the_target_is_sought_again_where_nothing_was_compared() ->
         PartitionRange(0, 10, 4, NO_OFFSET),
     ]
     assert result.partitions[0] == replace(DONE, verified_from=6, compared=4)
+
+
+def test_each_round_knows_what_the_position_claims() -> None:
+    half = replace(DONE, verified_to=5, target_to=6, compared=5)
+    spark = TaskList(Outcome(half), Outcome(replace(DONE, verified_from=5, compared=5)))
+    wanted = PartitionRange(0, 10, claim=Claim(0, 1, 10))
+    run(spark, wanted)
+    assert [work.range for work in spark.works] == [
+        wanted,
+        replace(wanted, first=5, target_first=6),
+    ]
 
 
 def test_what_is_verified_begins_behind_a_gap() -> None:

@@ -8,13 +8,14 @@ import pytest
 
 from ureplicator_common.errors import PermanentError
 from ureplicator_common.kafka import Position
-from ureplicator_common.kafka.provenance import Provenance
+from ureplicator_common.kafka.provenance import Provenance, SameOffsets
 from ureplicator_common.model import Delivery, HandlerSettings, Route, RouteSettings, position_group
 from ureplicator_testkit.kafka.clients import (
     MemoryLogReader,
     MemoryPositionReader,
     MemoryTopicAdmin,
 )
+from ureplicator_worker.audit.core.claims import UNCLAIMED, Claim
 from ureplicator_worker.audit.prepare import MAX_HELD, NO_POSITION, Bound, Wanted, prepare
 from ureplicator_worker.audit.result import AuditOptions, AuditRequest, PartitionRange
 
@@ -86,12 +87,14 @@ def test_a_topic_keeps_the_name_that_it_was_whitelisted_with() -> None:
 
 def test_it_waits_until_the_copy_can_be_read_up_to_the_position() -> None:
     clusters = Clusters()
-    written = Provenance("A", "s", "t", "w", 0, 1, target_end=70, markers=1)
+    same = SameOffsets(5, 1)
+    written = Provenance("A", "s", "t", "w", 0, 1, target_end=70, markers=1, same=same)
     ledger = clusters.positions.groups[position_group(fleet="fleet", route=ROUTE)]
     ledger.positions["copy-orders", 0] = Position(70, metadata=written.encode())
     clusters.copies.hold("copy-orders", 0, 0, 70)
     clusters.copies.logs["copy-orders", 0].open_from = 20
-    assert clusters.prepare().partitions[0].end == 70
+    first, second = clusters.prepare().partitions
+    assert (first.end, first.claim, second.claim) == (70, Claim(5, 1, 70), UNCLAIMED)
     assert clusters.copies.logs["copy-orders", 0].open_from is None
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import pytest
 
 from ureplicator_common.kafka import Extent
 from ureplicator_worker.audit import signals, task
+from ureplicator_worker.audit.core.claims import Claim
 from ureplicator_worker.audit.core.pending import Limits
 from ureplicator_worker.audit.core.side import Chunk, Content
 from ureplicator_worker.audit.result import AuditOptions, FindingKind, PartitionRange
@@ -126,6 +128,47 @@ def test_the_same_offsets_are_compared_from_where_both_logs_have_records(
     start = locate(work, none, none, originals, copies)
     assert (start.source, start.target, start.leading) == (first, first, False)
     assert start.limits == Limits(source_compacted=True)
+
+
+@pytest.mark.parametrize(
+    ("copies", "start"),
+    [
+        (Extent(0, COUNT), (120, 121, False)),
+        (Extent(131, COUNT), (130, 131, False)),
+        (Extent(0, 0), (120, 121, False)),
+    ],
+)
+def test_the_copy_of_the_first_record_is_sought_where_it_is_claimed_to_be(
+    copies: Extent, start: tuple[int, int, bool]
+) -> None:
+    wanted = PartitionRange(0, COUNT, 120, claim=Claim(100, 1, COUNT))
+    work = Work("t", "copy", {}, {}, wanted, AuditOptions(timestamps=False), 0, 10)
+    none = cast(PartitionLog, None)
+    found = locate(work, none, none, Extent(0, COUNT), copies)
+    assert (found.source, found.target, found.leading) == start
+    assert bool(found.notes) is (found.source > 120)
+    work = replace(work, range=replace(wanted, first=99))
+    assert locate(work, none, none, Extent(0, COUNT), copies).leading
+
+
+@pytest.mark.parametrize(
+    ("claim", "reached", "shifted"),
+    [
+        (Claim(0, 0, 45), 45, 0),
+        (Claim(0, 0, COUNT), COUNT, COUNT - LOST - 1),
+        (Claim(LOST + 1, -1, COUNT), COUNT, 0),
+        (Claim(LOST, -1, COUNT), COUNT, 0),
+        (Claim(LOST - 1, -1, COUNT), COUNT, 1),
+    ],
+)
+def test_what_lies_behind_a_claim_is_left_to_a_later_comparison(
+    claim: Claim, reached: int, shifted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = PartitionRange(0, 40, 0, 0, claim=claim)
+    found = compared(monkeypatch, wanted)
+    assert (found.result.verified_to, found.result.shifted) == (reached, shifted)
+    rest = replace(wanted, end=COUNT, first=reached, target_first=found.result.target_to)
+    assert compared(monkeypatch, rest).result.shifted == 0
 
 
 @pytest.mark.parametrize("same_offsets", [True, False])

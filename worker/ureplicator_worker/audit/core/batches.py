@@ -10,9 +10,10 @@ holds if the records are equal, where `shift` appends zeros. For records that di
 and never if less than 33 bits in a row differ. So the bytes of the records need not be read.
 
 `Lockstep` passes over pairs of equal batches, and ends at the first pair that is not provably equal. It
-never leaves a batch with records out, so a missing, repeated, reordered or altered record ends it. So do
-holes of compaction, and batches that were merged or compressed again: which of these it is, only the
-comparison of records says. Records of aborted transactions, and markers, are on no side.
+never leaves a batch with records out, so a missing, repeated, reordered or altered record ends it, and one
+that lies elsewhere than claimed. So do holes of compaction, and batches that were merged or compressed
+again: which of these it is, only the comparison of records says. Records of aborted transactions, and
+markers, are on no side.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
+
+from ureplicator_worker.audit.core.claims import UNCLAIMED, Claim
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, format, checksum, attributes, last offset delta, first and highest time,
@@ -169,11 +172,13 @@ class Lockstep:
         *,
         place: Place,
         end: int,
+        claim: Claim = UNCLAIMED,
         late: Callable[[], bool] = lambda: False,
     ) -> None:
         """`end`: source offset; a batch that reaches it is the last one. `late`: it is to end earlier."""
         self._source, self._target = source, target
         self._place, self._end = place, end
+        self._claim = claim
         self._late = late
 
     def run(self) -> Matched:
@@ -183,7 +188,8 @@ class Lockstep:
             if ours is None or theirs is None:
                 return Matched(Place(at, copy), differs=True)
             begins_alike = max(0, at - ours.first) == max(0, copy - theirs.first)
-            if not begins_alike or not equal(ours, theirs):
+            lies_as_claimed = self._claim.holds(ours.first, ours.next, theirs.first)
+            if not begins_alike or not lies_as_claimed or not equal(ours, theirs):
                 records = max(batch.next - batch.first for batch in (ours, theirs))
                 return Matched(Place(at, copy), differs=True, records=records)
             at, copy = ours.next, theirs.next

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ureplicator_worker.audit.core.alignment import RUN, Anchor, anchors, meeting
+from ureplicator_worker.audit.core.claims import UNCLAIMED, Claim
 from ureplicator_worker.audit.core.history import History, Tail
 from ureplicator_worker.audit.core.pairs import Pairs
 from ureplicator_worker.audit.core.pending import Limits, Pending, Region
@@ -46,18 +47,18 @@ class Comparison:
         tail: Tail | None = None,
         max_findings: int = 10_000,
         pairs: Pairs | None = None,
-        same_offsets: bool = False,
+        claim: Claim = UNCLAIMED,
     ) -> None:
         """`leading`: the first records of both sides need not belong together. `pairs`: takes the offsets of
-        those that do. `same_offsets`: report those that are not the same."""
+        those that do. `claim`: report those that lie elsewhere; a step ends where it does."""
         self._partition = partition
         self._source, self._target = source, target
         self._required = required
         self._leading = leading
         self._max_findings = max_findings
         self._pairs = pairs
-        self._same_offsets = same_offsets
-        self._shift = 0
+        self._claim = claim
+        self._astray: int | None = None
         self._history = History(tail)
         self._pending = Pending(self._history, limits, self._report)
         self._source_before, self._target_before = source.offset - 1, target.offset - 1
@@ -85,6 +86,7 @@ class Comparison:
         ready = min(self._source.fill(1), self._target.fill(1))
         if not ready:
             return self._one_side()
+        ready = bisect_left(self._source.offsets(ready), self._claim.before) or ready
         ours, theirs = self._source.contents(ready), self._target.contents(ready)
         if ours != theirs:
             pairs = zip(ours, theirs, strict=True)
@@ -116,19 +118,23 @@ class Comparison:
         self._history.append(offsets, [hash(content) for content in contents])
         if self._pairs is not None:
             self._pairs.add(offsets, copies)
-        if self._same_offsets:
+        if offsets[-1] >= self._claim.since:
             self._look_for_shifts(offsets, copies)
 
     def _look_for_shifts(self, offsets: Sequence[int], copies: Sequence[int]) -> None:
-        """Count records at other offsets; the first of those in a row with the same shift is a finding."""
-        if offsets == copies:
-            self._shift = 0
+        """Count records that lie elsewhere than claimed; the first of those in a row with the same shift is a
+        finding."""
+        shift = self._claim.shift
+        if copies == ([offset + shift for offset in offsets] if shift else offsets):
+            self._astray = None
             return
         for offset, copy in zip(offsets, copies, strict=True):
-            before, self._shift = self._shift, copy - offset
-            if self._shift == before:
-                self.counts[FindingKind.SHIFTED] += bool(self._shift)
-            elif self._shift:
+            before, self._astray = self._astray, copy - offset
+            if self._claim.holds(offset, offset + 1, copy):
+                self._astray = None
+            elif self._astray == before:
+                self.counts[FindingKind.SHIFTED] += 1
+            else:
                 self._report(FindingKind.SHIFTED, offset, copy, "")
 
     def _pass(self, source: int, target: int, source_before: int, target_before: int) -> None:

@@ -32,6 +32,7 @@ from ureplicator_worker.audit.core.batches import (
     parsed,
     shifted,
 )
+from ureplicator_worker.audit.core.claims import UNCLAIMED, Claim
 from ureplicator_worker.audit.core.comparison import Comparison
 from ureplicator_worker.audit.core.side import Content, Side
 from ureplicator_worker.audit.result import FindingKind
@@ -93,8 +94,9 @@ def lockstep(
     *,
     place: Place = BEGIN,
     end: int = COUNT,
+    claim: Claim = UNCLAIMED,
 ) -> Matched:
-    return Lockstep(read(source), read(target), place=place, end=end).run()
+    return Lockstep(read(source), read(target), place=place, end=end, claim=claim).run()
 
 
 @pytest.mark.parametrize("codec", [0, GZIP])
@@ -109,6 +111,29 @@ def test_it_goes_on_in_the_middle_of_a_batch_if_both_are_as_far() -> None:
     assert lockstep(source[3:], target[3:], place=Place(34, 34)).place.source == COUNT
     for place in (Place(34, 35), Place(34, 30), Place(30, 34)):
         assert lockstep(source[3:], target[3:], place=place) == Matched(place, True, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("claim", "reached"),
+    [
+        (Claim(0, 0, COUNT), 50),
+        (Claim(0, 0, 50), COUNT),
+        (Claim(50, 1, 100), COUNT),
+        (Claim(45, 1, 100), 40),
+        (Claim(50, 0, 100), 50),
+        (Claim(353, 7, COUNT), COUNT),
+        (Claim(353, 8, COUNT), 350),
+        (Claim(350, 7, 353), COUNT),
+        (Claim(350, 8, 353), 350),
+    ],
+)
+def test_a_batch_that_lies_elsewhere_than_claimed_is_a_difference(
+    claim: Claim, reached: int
+) -> None:
+    """A batch has one shift: what is claimed of one of its records is so of all."""
+    source, target = logs()
+    found = lockstep(source, target, claim=claim)
+    assert (found.place.source, found.differs) == (reached, reached < COUNT)
 
 
 def test_the_end_of_a_side_is_a_difference() -> None:

@@ -1,4 +1,4 @@
-"""Offsets that are to be the same: others are counted, and each change of the shift is a finding."""
+"""Offsets that are claimed: others are counted, and each change of the shift is a finding."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import random
 
 import pytest
 
-from ureplicator_testkit.records.copies import Placed, compare, content
+from ureplicator_common.kafka import Position
+from ureplicator_common.kafka.provenance import Provenance, SameOffsets
+from ureplicator_testkit.records.copies import Placed, chunks, compare, content
+from ureplicator_worker.audit.core.claims import SAME, UNCLAIMED, Claim, claim_of
 from ureplicator_worker.audit.core.comparison import Comparison
+from ureplicator_worker.audit.core.side import Side
 from ureplicator_worker.audit.result import FindingKind
 
 COUNT = 3_000
@@ -16,8 +20,8 @@ SHIFTED = FindingKind.SHIFTED
 SOURCE = [(offset, content(offset)) for offset in range(COUNT)]
 
 
-def compared(source: list[Placed], target: list[Placed]) -> Comparison:
-    return compare(source, target, same_offsets=True, leading=False)
+def compared(source: list[Placed], target: list[Placed], claim: Claim = SAME) -> Comparison:
+    return compare(source, target, claim=claim, leading=False)
 
 
 def named(found: Comparison) -> list[tuple[FindingKind, int, int]]:
@@ -79,3 +83,51 @@ def test_shifts_are_counted_wherever_they_are(seed: int) -> None:
 
 def test_elsewhere_offsets_are_not_looked_at() -> None:
     assert compare(SOURCE, moved(10, 5)).findings == []
+
+
+def claimed(shift: int, *, since: int, before: int = COUNT) -> Claim:
+    return Claim(since, shift, before)
+
+
+@pytest.mark.parametrize(
+    ("claim", "differing"),
+    [
+        (claimed(1, since=1_500), range(0)),
+        (claimed(1, since=1_499), range(1_499, 1_500)),
+        (claimed(0, since=0, before=1_500), range(0)),
+        (claimed(0, since=0), range(1_500, COUNT)),
+        (claimed(0, since=1_700, before=1_900), range(1_700, 1_900)),
+        (claimed(2, since=2_000), range(2_000, COUNT)),
+        (claimed(0, since=COUNT), range(0)),
+    ],
+)
+def test_a_takeover_shifts_what_follows(claim: Claim, differing: range) -> None:
+    """Only records lie elsewhere that the claim is about."""
+    found = compared(SOURCE, moved(1_500, 1), claim)
+    assert found.counts[SHIFTED] == len(differing)
+    first = [(SHIFTED, n, n + (n >= 1_500)) for n in differing[:1]]
+    assert (named(found), found.compared) == (first, COUNT)
+
+
+@pytest.mark.parametrize("before", [1, 499, 500, 501, COUNT])
+def test_a_step_ends_where_the_claim_does(before: int) -> None:
+    log = [Side(chunks(SOURCE), 0) for _ in range(2)]
+    found = Comparison(0, *log, required=COUNT, claim=claimed(0, since=0, before=before))
+    reached = []
+    while found.step():
+        reached.append(found.next_offsets[0])
+    assert before in reached
+
+
+@pytest.mark.parametrize(
+    ("same", "claim"),
+    [
+        (None, UNCLAIMED),
+        (SameOffsets(40, 1, "why"), Claim(40, 1, 90)),
+        (SameOffsets(90, filling=90), Claim(90, 0, 90)),
+    ],
+)
+def test_the_claim_of_a_position(same: SameOffsets | None, claim: Claim) -> None:
+    written = Provenance("A", "s", "t", "w", 0, 1, same=same).encode()
+    assert claim_of(Position(90, metadata=written)) == claim
+    assert claim_of(Position(90)) == claim_of(None) == UNCLAIMED
