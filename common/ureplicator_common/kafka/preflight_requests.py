@@ -52,6 +52,7 @@ from ureplicator_common.kafka.preflight import (
     Server,
     VisibleTopics,
 )
+from ureplicator_common.kafka.producer_states import UNUSED_PRODUCER_ID
 from ureplicator_common.kafka.transactions.broker_settings import broker_settings
 from ureplicator_common.kafka.transactions.fencing import retry_delays
 from ureplicator_common.kafka.transactions.producer_memory import DEFAULTS_S, memory_of
@@ -62,8 +63,6 @@ T = TypeVar("T")
 
 MAX_AT_ONCE = 16
 MEMBER = "ureplicator-doctor"
-NO_PRODUCER = 2**62
-"""An id that no broker has given: with it a transaction cannot be found, let alone ended."""
 CREATE_TOPICS_VERSION, INIT_PRODUCER_ID_VERSION, END_TXN_VERSION, HEARTBEAT_VERSION = 5, 2, 1, 3
 DELETE_RECORDS_VERSION, WRITE_TXN_MARKERS_VERSION = 1, 1
 MAX_MESSAGE = "message.max.bytes"
@@ -267,10 +266,11 @@ def _producer_id(client: ClusterClient) -> int:
 
 
 def _transaction(transactional_id: str, client: ClusterClient) -> int:
+    """Of a producer that does not exist, so no transaction is ended."""
     request = EndTxnRequest(
         version=END_TXN_VERSION,
         transactional_id=f"{transactional_id}-{uuid.uuid4().hex}",
-        producer_id=NO_PRODUCER,
+        producer_id=UNUSED_PRODUCER_ID,
         producer_epoch=0,
         committed=False,
     )
@@ -304,7 +304,7 @@ def _control_record(client: ClusterClient) -> int:
             version=WRITE_TXN_MARKERS_VERSION,
             markers=[
                 marker(
-                    producer_id=NO_PRODUCER,
+                    producer_id=UNUSED_PRODUCER_ID,
                     producer_epoch=0,
                     transaction_result=False,
                     topics=[topic],

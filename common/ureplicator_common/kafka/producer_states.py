@@ -33,6 +33,8 @@ from ureplicator_common.kafka.list_offsets import (
 DESCRIBE_PRODUCERS = 61
 """API key."""
 VERSION = 0
+UNUSED_PRODUCER_ID = 1 << 62
+"""An id that no coordinator gives out, since they count up from 0."""
 TOO_OLD = "brokers before Kafka 2.8 do not describe producers"
 
 

@@ -4,8 +4,9 @@
     ListTransactions       at every broker: the transactional ids of these producers
     DescribeTransactions   at the coordinator: state, and when it began
 
-Brokers before Kafka 3.0 know none of them. DescribeProducers needs Read on the topic, the other two Describe
-on the transactional id: without that right the producer id and the offset are all that is found.
+Brokers answer the first from Kafka 2.8 on, the others from 3.0 on. DescribeProducers needs Read on the topic,
+the others Describe on the transactional id: without either the producer id and the offset are all that is
+found.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kafka.protocol.admin.transactions import (  # type: ignore[import-untyped]  # no stubs
-    DescribeProducersRequest,
-    DescribeProducersResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListTransactionsRequest,
@@ -23,25 +22,9 @@ from kafka.protocol.admin.transactions import (  # type: ignore[import-untyped] 
 )
 
 from ureplicator_common.kafka import ClusterUnavailable, OpenTransaction, PartitionUnavailable
-from ureplicator_common.kafka.client import (
-    TRANSACTION_COORDINATOR,
-    Broker,
-    ClusterClient,
-    ClusterView,
-)
-from ureplicator_common.kafka.errors import refusal
-from ureplicator_common.kafka.features import accepted_versions
-from ureplicator_common.kafka.list_offsets import (
-    TopicPartition,
-    by_leader,
-    by_topic,
-    healthy_first,
-    no_leader,
-)
-
-DESCRIBE_PRODUCERS = 61
-"""API key of DescribeProducers."""
-TOO_OLD = "brokers before Kafka 3.0 do not name open transactions"
+from ureplicator_common.kafka.client import TRANSACTION_COORDINATOR, ClusterClient, ClusterView
+from ureplicator_common.kafka.list_offsets import TopicPartition
+from ureplicator_common.kafka.producer_states import StatesOrError, producer_states
 
 Found = Mapping[TopicPartition, OpenTransaction | PartitionUnavailable]
 
@@ -50,16 +33,9 @@ def open_transactions(client: ClusterClient, keys: Sequence[TopicPartition]) -> 
     """First open transaction of each partition, or why it is not known. A partition without an open one is
     left out. Raises ClusterUnavailable."""
     view = client.view(sorted({topic for topic, _ in keys}))
-    led = healthy_first(client, by_leader(view, keys))
-    known = {key for some in led.values() for key in some}
-    found: dict[TopicPartition, OpenTransaction | PartitionUnavailable] = {
-        key: no_leader(key, view) for key in keys if key not in known
-    }
-    for broker, some in led.items():
-        try:
-            found |= _producers(client, broker, some)
-        except ClusterUnavailable as error:
-            found |= dict.fromkeys(some, PartitionUnavailable(str(error)))
+    states = producer_states(client, view, keys)
+    firsts = {key: _first(shown) for key, shown in states.items()}
+    found = {key: first for key, first in firsts.items() if first is not None}
     producers = {
         outcome.producer_id for outcome in found.values() if isinstance(outcome, OpenTransaction)
     }
@@ -72,37 +48,14 @@ def open_transactions(client: ClusterClient, keys: Sequence[TopicPartition]) -> 
     }
 
 
-def _producers(
-    client: ClusterClient, broker: Broker, keys: Sequence[TopicPartition]
-) -> dict[TopicPartition, OpenTransaction | PartitionUnavailable]:
-    """Raises ClusterUnavailable."""
-    if DESCRIBE_PRODUCERS not in accepted_versions(client, broker):
-        return dict.fromkeys(keys, PartitionUnavailable(TOO_OLD))
-    rows = DescribeProducersRequest.TopicRequest
-    request = DescribeProducersRequest(
-        version=0,
-        topics=[
-            rows(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(keys).items()
-        ],
-    )
-    reply = client.call(broker, request, DescribeProducersResponse)
-    outcomes = {
-        (topic.name, row.partition_index): _first(row, topic.name, client.name)
-        for topic in reply.topics
-        for row in topic.partitions
-    }
-    return {key: outcome for key, outcome in outcomes.items() if outcome is not None}
-
-
-def _first(row: object, topic: str, cluster: str) -> OpenTransaction | PartitionUnavailable | None:
+def _first(states: StatesOrError) -> OpenTransaction | PartitionUnavailable | None:
     """The transaction that holds the stable end, which began first."""
-    error_code: int = getattr(row, "error_code", 0)
-    if error_code:
-        return PartitionUnavailable(refusal(error_code, f"READ on topic {topic}", cluster))
+    if isinstance(states, PartitionUnavailable):
+        return states
     began = [
-        (producer.current_txn_start_offset, producer.producer_id)
-        for producer in getattr(row, "active_producers", ())
-        if producer.current_txn_start_offset >= 0
+        (state.transaction_start, producer_id)
+        for producer_id, state in states.items()
+        if state.transaction_start >= 0
     ]
     if not began:
         return None

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name, refusal
+from ureplicator_common.kafka.producer_states import UNUSED_PRODUCER_ID
 from ureplicator_common.kafka.provenance import SameOffsets
 from ureplicator_worker.batches.fillers import filler
 from ureplicator_worker.copier.net.buffers import Lease
@@ -38,8 +39,8 @@ from ureplicator_worker.wire.produce_api import Piece
 
 MARKERS = 500
 """Control records of a partition in a request: brokers append them one by one."""
-NOBODY = (1 << 62, 0)
-"""Producer id that no coordinator gives out, since they count up from 0, and epoch."""
+NOBODY = (UNUSED_PRODUCER_ID, 0)
+"""Producer id and epoch."""
 RESERVE = 64
 FILLER_RECORDS = 100_000
 FILLED_RECORDS_S = 2_000_000
