@@ -25,6 +25,7 @@ DIRECTED = {
     "filled-twice": f"{FAULTS}control_records_of_unknown_outcome_are_not_repeated",
     "filled-short": f"{SAME}what_compaction_took_is_filled",
     "doubt-taken-for-done": f"{FAULTS}control_records_that_are_refused",
+    "transaction-taken-for-done": f"{FAULTS}a_transaction_of_unknown_outcome_is_not_repeated",
     "filler-after-records": f"{FAULTS}no_filler_lies_behind_a_record",
     "fillers-behind-position": f"{DOUBT}a_first_record_behind_a_hole",
     "fillers-counted": f"{SAME}owners_that_are_killed_while_a_log_is_filled",

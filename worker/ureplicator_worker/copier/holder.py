@@ -48,6 +48,7 @@ from ureplicator_worker.copier.messages import (
     CommitFailed,
     Committed,
     ConfirmationNeeded,
+    ControlRecordsWritten,
     FencedOut,
     Forget,
     Forgotten,
@@ -65,6 +66,7 @@ from ureplicator_worker.copier.messages import (
     RecordSkipped,
     TransactionBegun,
     TransactionFailed,
+    WriteControlRecords,
 )
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.reporting import every, partition_reports
@@ -187,7 +189,7 @@ class Holder:
                 self._gap(event)
             case RecordSkipped():
                 self._gaps.skipped(event, self.now_s)
-            case NewProducer() | Join():
+            case NewProducer() | WriteControlRecords() | Join():
                 self._ownership.put(event)
             case ConfirmationNeeded(partition):
                 self.commits.confirm(partition)
@@ -216,6 +218,8 @@ class Holder:
             case ProducerReady(producer):
                 self._cluster_errors.pop(TARGET, None)
                 self._lane.producer(producer.id, producer.epoch)
+            case ControlRecordsWritten():
+                self._lane.control_records.written(event, self.now_s)
             case ProducerForgotten(partition):
                 self._fail(Failed(partition, PRODUCER_FORGOTTEN, temporary=True))
             case Committed():

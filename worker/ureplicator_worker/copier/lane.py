@@ -29,7 +29,7 @@ from ureplicator_common.model import Partition, RouteSettings
 from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.handler_counters import HandlerCounters
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.messages import Joined, LaneEvent
+from ureplicator_worker.copier.messages import ControlRecordsWritten, Joined, LaneEvent
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import Grant, PartitionReport
@@ -120,6 +120,13 @@ class Transactions(Protocol):
         sent before it counts, since the transaction was committed, though its outcome was not known."""
 
 
+class ControlRecords(Protocol):
+    """Control records that fill gaps of the source where offsets are to be the same."""
+
+    def written(self, written: ControlRecordsWritten, now_s: float) -> None:
+        """Those that `WriteControlRecords` requested."""
+
+
 class Lane(Protocol):
     """Everything runs in the copier's loop; nothing blocks. A partition is known from begin to drop."""
 
@@ -131,6 +138,9 @@ class Lane(Protocol):
 
     @property
     def transactions(self) -> Transactions: ...
+
+    @property
+    def control_records(self) -> ControlRecords: ...
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None: ...
 

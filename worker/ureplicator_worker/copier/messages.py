@@ -70,6 +70,14 @@ class NewProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteControlRecords:
+    """A control record for each of these target partitions, by a transaction without data.
+    ControlRecordsWritten is posted."""
+
+    targets: tuple[TargetPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Locate:
     """Request for the offset at which the policy continues after a gap. Located or Failed is posted."""
 
@@ -118,6 +126,7 @@ Command = (
     | Join
     | Abort
     | NewProducer
+    | WriteControlRecords
     | Locate
     | ProofResponse
     | StartsFound
@@ -218,6 +227,15 @@ class ProducerReady:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlRecordsWritten:
+    """Partitions have one control record more, but those `refused`, with the reasons. `error`: it is not
+    known which have one."""
+
+    refused: Mapping[TargetPartition, str]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerForgotten:
     """The partition needs another producer (`DataProducers.renew`): it ends, and begins again."""
 
@@ -238,6 +256,7 @@ OwnershipEvent = (
     | ClusterError
     | OwnershipCrashed
     | ProducerReady
+    | ControlRecordsWritten
     | ProducerForgotten
     | Located
 )
@@ -282,5 +301,12 @@ class TransactionFailed:
 
 
 LaneEvent = (
-    Failed | GapFound | RecordSkipped | NewProducer | Join | ConfirmationNeeded | TransactionFailed
+    Failed
+    | GapFound
+    | RecordSkipped
+    | NewProducer
+    | WriteControlRecords
+    | Join
+    | ConfirmationNeeded
+    | TransactionFailed
 )

@@ -10,7 +10,7 @@ from ureplicator_common.offset_map.segments import MapSegment
 from ureplicator_worker.copier.handler_counters import HandlerCounters
 from ureplicator_worker.copier.lane import Progress
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.messages import Joined, LaneEvent
+from ureplicator_worker.copier.messages import ControlRecordsWritten, Joined, LaneEvent
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.lifeline.measures import Segment
 from ureplicator_worker.lifeline.messages import Grant, PartitionReport
@@ -30,6 +30,7 @@ class StubLane:
         """Taken back before a gap that they had found."""
         self.producers: list[tuple[int, int]] = []
         self.transactions = StubTransactions(self)
+        self.control_records = StubControlRecords()
         self.error = ""
         self.target_end = -1
 
@@ -98,6 +99,14 @@ class StubLane:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class StubControlRecords:
+    def __init__(self) -> None:
+        self.answers: list[ControlRecordsWritten] = []
+
+    def written(self, written: ControlRecordsWritten, now_s: float) -> None:
+        self.answers.append(written)
 
 
 class StubTransactions:

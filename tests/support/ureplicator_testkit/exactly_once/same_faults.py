@@ -55,6 +55,7 @@ class SameFaults(FencedFaults):
     def __init__(self, fleet: SameFleet, random: Random) -> None:
         super().__init__(fleet, random)
         target = fleet.target
+        self._requests = (*self._requests, "write control records")
         self._kinds |= {
             "refuse markers": self._refuse_markers,
             "refuse deletions": lambda: target.refuse_deletions.update(

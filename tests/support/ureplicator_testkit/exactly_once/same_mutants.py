@@ -15,6 +15,7 @@ from ureplicator_worker.copier import same_start
 from ureplicator_worker.copier.behind import Behind
 from ureplicator_worker.copier.lanes import raw_lane
 from ureplicator_worker.copier.lanes.raw_lane import RawLane
+from ureplicator_worker.copier.messages import ControlRecordsWritten
 from ureplicator_worker.copier.raw import gap_filling, ingest, target
 from ureplicator_worker.copier.raw.gap_filling import GapFiller, Marked
 from ureplicator_worker.copier.raw.partition import same_offsets
@@ -38,6 +39,7 @@ _REFUSED = Target._refused
 _START = gap_filling.start_of
 _STARTED = GapFiller._started
 _STEP = GapFiller._step
+_WRITTEN = GapFiller.written
 
 
 def _missing(more: int) -> Any:
@@ -64,6 +66,10 @@ def _again(self: Any, request: Any) -> None:
 
 def _always_done(self: Any, send: Any, gap: Any, count: int, code: int, now_s: float) -> None:
     _MARKED(self, send, gap, count, ErrorCode.NONE, now_s)
+
+
+def _written_anyhow(self: Any, written: ControlRecordsWritten, now_s: float) -> None:
+    _WRITTEN(self, ControlRecordsWritten({}), now_s)
 
 
 def _never(send: Any, expired_ms: int) -> bool:
@@ -192,6 +198,7 @@ SAME_MUTANTS: Mapping[str, Patch] = {
     "filled-twice": (GapFiller, "on_lost", _again),
     "filled-short": (gap_filling, "Filling", _too_short),
     "doubt-taken-for-done": (GapFiller, "_marked", _always_done),
+    "transaction-taken-for-done": (GapFiller, "written", _written_anyhow),
     "filler-after-records": (GapFiller, "_step", _anywhere),
     "fillers-behind-position": (GapFiller, "_fill", _fill_at_once),
     "fillers-counted": (RawLane, "progress", _with_fillers),

@@ -164,6 +164,19 @@ class TransactionLedger(ScriptedLedger):
         self.late_markers = max(0, self.late_markers - 1)
         return producer
 
+    def write_control_records(self, name: str, partitions: Iterable[TargetPartition]) -> None:
+        """Control records of a producer without data."""
+        producer = self.data_producer(name)
+        for key in partitions:
+            self._target.logs[key].put(
+                marker(
+                    base_offset=0,
+                    producer_id=producer.id,
+                    producer_epoch=producer.epoch,
+                    commit=False,
+                )
+            )
+
     def write_markers(self) -> None:
         while self._late_markers:
             key, written = self._late_markers.popleft()
@@ -275,6 +288,19 @@ class MemoryTransactions(MemoryPositions):
             "fence data", keys, effect=lambda: given.append(self.ledger.fence_data(name, keys))
         )
         return given[-1], refused
+
+    def write_control_records(
+        self, name: str, partitions: Iterable[TargetPartition]
+    ) -> dict[TargetPartition, str]:
+        unaddable = self.ledger.unaddable
+        wanted = list(partitions)
+        keys = [key for key in wanted if key not in unaddable]
+        self._request(
+            "write control records",
+            keys,
+            effect=lambda: self.ledger.write_control_records(name, keys),
+        )
+        return {key: unaddable[key] for key in wanted if key in unaddable}
 
     def wait_for_markers(self) -> None:
         self.ledger.waited += 1

@@ -137,8 +137,8 @@ def test_replicas_that_the_brokers_can_hold(replicas: int, is_met: bool) -> None
 def test_right_that_is_missing(right: Right) -> None:
     facts = replace(HEALTHY, rights={**HEALTHY.rights, right: "X_AUTHORIZATION_FAILED"})
     [(level, reason)] = problems(cluster_findings(TARGET, facts))
-    of_topics = (Right.CREATE_TOPICS, Right.DELETE_RECORDS)
-    assert level is (Level.WARNING if right in of_topics else Level.FAILURE)
+    optional = (Right.CREATE_TOPICS, Right.DELETE_RECORDS, Right.CONTROL_RECORDS)
+    assert level is (Level.WARNING if right in optional else Level.FAILURE)
     assert reason == f"may not {right}: X_AUTHORIZATION_FAILED"
 
 

@@ -17,6 +17,7 @@ from ureplicator_testkit.records.batches import batch, marker
 from ureplicator_worker.copier.raw import gap_filling
 
 KEY = ("t", 0)
+NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 FAR = 20_000
 OTHER = 77
@@ -44,11 +45,11 @@ def begun(fleet: SameFleet) -> None:
     fleet.run_until_copied()
 
 
-def leave_gap(fleet: SameFleet, size: int = 3) -> None:
+def leave_gap(fleet: SameFleet, size: int = 3, *, number: int = 0) -> None:
     """Markers, and a record behind them."""
     for _ in range(size):
-        fleet.source.logs[KEY].put(marker(base_offset=0, producer_id=OTHER, commit=True))
-    put(fleet, 0, 1)
+        fleet.source.logs["t", number].put(marker(base_offset=0, producer_id=OTHER, commit=True))
+    put(fleet, number, 1)
 
 
 def test_control_records_of_unknown_outcome_are_not_repeated(fleet: SameFleet) -> None:
@@ -69,7 +70,6 @@ def test_control_records_of_unknown_outcome_are_not_repeated(fleet: SameFleet) -
         [FAILED] * 3,
         [ErrorCode.NONE, ErrorCode.NONE, FAILED],
         [ErrorCode.NOT_ENOUGH_REPLICAS] * 3,
-        [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 3,
         [ErrorCode.INVALID_PRODUCER_EPOCH] * 3,
     ],
 )
@@ -77,6 +77,58 @@ def test_control_records_that_are_refused(fleet: SameFleet, codes: list[ErrorCod
     begun(fleet)
     fleet.target.refuse_markers[KEY] = deque(codes)
     leave_gap(fleet)
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+
+
+def by_transaction(fleet: SameFleet) -> int:
+    return fleet.ledger.done.count("write control records")
+
+
+def test_without_the_right_each_offset_of_a_gap_takes_a_transaction(fleet: SameFleet) -> None:
+    begun(fleet)
+    fleet.target.refuse_markers[KEY] = deque([NOT_ALLOWED] * 3)
+    leave_gap(fleet)
+    leave_gap(fleet, 2)
+    fleet.run_until_copied()
+    assert by_transaction(fleet) == 5
+    fleet.turn(skip_s=gap_filling.NOT_ALLOWED_S)
+    leave_gap(fleet)
+    fleet.run_until_copied()
+    assert (by_transaction(fleet), set(fleet.shifts(0))) == (5, {0})
+
+
+def test_one_transaction_serves_the_gaps_of_many_partitions(fleet: SameFleet) -> None:
+    for number in range(2):
+        fleet.give(number, "w1")
+        put(fleet, number, 5)
+    fleet.run_until_copied()
+    for number in range(2):
+        fleet.target.refuse_markers["t", number] = deque([NOT_ALLOWED] * 4)
+        leave_gap(fleet, 4, number=number)
+    fleet.run_until_copied()
+    assert by_transaction(fleet) < 7
+    assert [set(fleet.shifts(number)) for number in range(2)] == [{0}] * 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_transaction_of_unknown_outcome_is_not_repeated(fleet: SameFleet, when: str) -> None:
+    begun(fleet)
+    fleet.target.refuse_markers[KEY] = deque([NOT_ALLOWED] * 3)
+    fleet.ledger.fail_next("write control records", when)
+    leave_gap(fleet)
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+
+
+def test_a_topic_that_may_not_be_written_says_so(fleet: SameFleet) -> None:
+    begun(fleet)
+    fleet.target.refuse_markers[KEY] = deque([NOT_ALLOWED] * 6)
+    fleet.ledger.unaddable[KEY] = "WRITE on topic t is not allowed"
+    leave_gap(fleet)
+    until(fleet, lambda: bool(fleet.workers["w1"].failures))
+    assert "WRITE on topic t" in fleet.workers["w1"].failures[-1].reason
+    fleet.ledger.unaddable.clear()
     fleet.run_until_copied()
     assert set(fleet.shifts(0)) == {0}
 

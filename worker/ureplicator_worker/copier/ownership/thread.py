@@ -61,6 +61,7 @@ from ureplicator_worker.copier.messages import (
     ProducerForgotten,
     SourceFailed,
     StartsFound,
+    WriteControlRecords,
 )
 from ureplicator_worker.copier.ownership.data_producers import DataProducers, random_suffix
 from ureplicator_worker.copier.ownership.joining import join
@@ -120,9 +121,7 @@ class Ownership:
     ) -> None:
         self._clock = clock or SystemClock()
         self._written = partial(position_records, worker=worker, slot=slot)
-        self._store = store
-        self._target = target
-        self._post = post
+        self._store, self._target, self._post = store, target, post
         self.source_side = SourceSide(
             name=name, source=source, put=self.put, post=post, count=count
         )
@@ -255,6 +254,8 @@ class Ownership:
                     self._order.restart()
             case NewProducer():
                 self._producer_ids.request()
+            case WriteControlRecords():
+                self._post(self._data.write_control_records(command))
             case Locate(partition):
                 self._gaps[partition] = command
                 self.source_side.request(command)

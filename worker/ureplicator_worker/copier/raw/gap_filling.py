@@ -6,7 +6,8 @@
 A control record takes an offset, and no consumer sees it. WriteTxnMarkers writes one for each entry, under
 the producer of the data, whose sequences go on: so a successor that fences that producer fences late ones
 of these, too. Where a leader may have forgotten it, since its last batch is old, a control record would have
-its sequences begin anew, so these are NOBODY's.
+its sequences begin anew, so these are NOBODY's. Without the right to that, ALTER on the cluster, each
+is written by a transaction of another producer that holds no data (`WriteControlRecords`), one at a time.
 
 A log that begins far from zero gets batches of empty records, the fillers, and the log's start is moved
 behind them before the next (DeleteRecords), for the first time before there is any: it may not be allowed.
@@ -26,6 +27,7 @@ from ureplicator_common.kafka.errors import LEADER_MOVED, ErrorCode, error_name,
 from ureplicator_common.kafka.producer_states import UNUSED_PRODUCER_ID
 from ureplicator_common.kafka.provenance import SameOffsets
 from ureplicator_worker.batches.fillers import filler
+from ureplicator_worker.copier.messages import ControlRecordsWritten, WriteControlRecords
 from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
 from ureplicator_worker.copier.net.connections import Connections, Via, available
@@ -47,6 +49,8 @@ FILLED_RECORDS_S = 2_000_000
 """Fillers of a copier in a second: brokers decompress and check each of them."""
 RETRY_S = 0.1
 DELETE_TIMEOUT_MS = 10_000
+NOT_ALLOWED_S = 60.0
+"""Time for which control records are written by transactions, before the right is looked for again."""
 LOST = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 """For a partition that a response does not name."""
 NOT_APPENDED = LEADER_MOVED | {ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -85,27 +89,35 @@ class GapFiller:
         connections: Connections,
         *,
         confirmations: Confirmations,
+        post: Callable[[WriteControlRecords], None],
         failed: Callable[[SendSide, str, bool], None],
         activate: Callable[[SendSide], None],
         wall_s: Callable[[], float],
     ) -> None:
         self._connections = connections
         self._confirmations = confirmations
+        self._post = post
         self._failed = failed
         self._activate = activate
         self._wall_s = wall_s
         self._next_filler_s = 0.0
+        self._allowed_at_s = 0.0
+        self._transacted: dict[TopicPartition, tuple[SendSide, Batch]] = {}
+        """Gaps that get a control record by a transaction that is under way."""
 
     def work(self, sends: Iterable[SendSide], now_s: float, expired_ms: int) -> None:
         """Request what the gaps need that are due, and the starts of logs. Brokers may have forgotten a
         producer whose last batch is of a time before `expired_ms`."""
         marked: dict[Via, dict[TopicPartition, SendSide]] = {}
         deleted: dict[Via, dict[TopicPartition, SendSide]] = {}
+        transacted: list[SendSide] = []
         for send in sends:
             if now_s < send.retry_at_s or send.deleting:
                 continue
             step = self._step(send, now_s)
-            if step is not None:
+            if step is Marked and now_s < self._allowed_at_s:
+                transacted.append(send)
+            elif step is not None:
                 via = available(
                     self._connections, Via(self._leader(send), send.traffic(now_s)), now_s
                 )
@@ -115,6 +127,8 @@ class GapFiller:
             self._mark(via, group, now_s, expired_ms)
         for via, group in deleted.items():
             self._delete(via, group, now_s)
+        if transacted and not self._transacted:
+            self._transact(transacted, now_s)
 
     def _leader(self, send: SendSide) -> int:
         return self._connections.leader(*send.topic_partition).node_id
@@ -199,6 +213,27 @@ class GapFiller:
             request = partial(markers_api.request, wanted, coordinator_epoch=0)
             self._send(via, connection, request, Marked(gaps), now_s)
 
+    def _transact(self, sends: Iterable[SendSide], now_s: float) -> None:
+        for send in sends:
+            self._transacted[send.topic_partition] = send, send.window.begin_gap()
+            send.sent_at_s = now_s
+        self._post(WriteControlRecords(tuple(self._transacted)))
+
+    def written(self, written: ControlRecordsWritten, now_s: float) -> None:
+        """See `lane.ControlRecords`."""
+        transacted, self._transacted = self._transacted, {}
+        for key, (send, gap) in transacted.items():
+            if not send.window.is_in_flight(gap):
+                continue
+            if written.error:
+                self._failed(send, f"{IN_DOUBT}: {written.error}", True)
+            elif key in written.refused:
+                send.window.lost(gap)
+                reason = written.refused[key]
+                self._failed(send, f"offsets without a record cannot be filled: {reason}", True)
+            else:
+                self._marked(send, gap, 1, ErrorCode.NONE, now_s)
+
     def _delete(self, via: Via, group: Mapping[TopicPartition, SendSide], now_s: float) -> None:
         connection = self._ready(via, group.values(), now_s)
         if connection is None:
@@ -264,8 +299,7 @@ class GapFiller:
                 self._passed(send, gap)
         elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             send.window.lost(gap)
-            right = refusal(code, "ALTER on the cluster", self._connections.cluster)
-            self._failed(send, f"offsets without a record cannot be filled: {right}", True)
+            self._allowed_at_s = now_s + NOT_ALLOWED_S
         elif count == 1 and code in NOT_APPENDED:
             send.window.lost(gap)
             self._retry(send, code, now_s)

@@ -34,6 +34,7 @@ from ureplicator_worker.copier.messages import (
     ConfirmationNeeded,
     RecordSkipped,
     TransactionFailed,
+    WriteControlRecords,
 )
 from ureplicator_worker.copier.net.buffers import BufferPool, Lease
 from ureplicator_worker.copier.net.connection import ConnectionClosed
@@ -115,7 +116,9 @@ class Target:
         failed: Callable[[SendSide, str, bool], None],
         lost: Callable[[SendSide, str], None],
         transaction: LaneTransaction,
-        post: Callable[[RecordSkipped | TransactionFailed | ConfirmationNeeded], None],
+        post: Callable[
+            [RecordSkipped | TransactionFailed | ConfirmationNeeded | WriteControlRecords], None
+        ],
         wall_s: Callable[[], float],
     ) -> None:
         self.connections = Connections(
@@ -126,9 +129,10 @@ class Target:
             silence_timeout_s=SILENCE_TIMEOUT_S,
         )
         self.confirmations = Confirmations(self.connections, post)
-        self._gaps = GapFiller(
+        self.gap_filler = GapFiller(
             self.connections,
             confirmations=self.confirmations,
+            post=post,
             failed=failed,
             activate=self.activate,
             wall_s=wall_s,
@@ -208,7 +212,7 @@ class Target:
                 send.error = view.absence(send.topic_partition[0]) if view else ""
                 send.retry_at_s = now_s + RETRY_S
         if at_gaps:
-            self._gaps.work(at_gaps, now_s, self._expired_ms)
+            self.gap_filler.work(at_gaps, now_s, self._expired_ms)
 
     def _produce(
         self, via: Via, partitions: deque[SendSide], transaction: LaneTransaction | None
@@ -283,7 +287,7 @@ class Target:
 
     def _on_response(self, via: Via, sent: Sent | Request, lease: Lease) -> None:
         if not isinstance(sent, Sent):
-            self._gaps.on_response(sent, lease, self._now_s)
+            self.gap_filler.on_response(sent, lease, self._now_s)
             return
         try:
             response = parse(lease.view, sent.version)
@@ -450,7 +454,7 @@ class Target:
     def _on_lost(self, via: Via, lost: list[Sent | Request]) -> None:
         for sent in lost:
             if not isinstance(sent, Sent):
-                self._gaps.on_lost(sent)
+                self.gap_filler.on_lost(sent)
                 continue
             for send, batch in sent.batches.values():
                 if not send.window.is_in_flight(batch):
