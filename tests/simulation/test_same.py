@@ -31,6 +31,7 @@ DIRECTED = {
     "fillers-counted": f"{SAME}owners_that_are_killed_while_a_log_is_filled",
     "full-log-uncounted": f"{DOUBT}what_follows_a_filled_log_is_counted",
     "begun-before-stored": f"{SAME}owners_that_are_killed_while_a_log_is_filled",
+    "start-not-stored": f"{FAULTS}a_broker_that_is_killed_shows_no_filler_beside_a_record",
     "fillers-left": f"{FAULTS}a_log_begins_once_its_fillers_are_deleted",
     "deleted-further": f"{SAME}a_log_begins_where_that_of_the_source_does",
     "deleted-for-nobody": f"{DOUBT}a_start_that_moves_when_its_partition_is_gone",

@@ -16,7 +16,7 @@ from ureplicator_common.kafka.list_offsets import offset_at
 from ureplicator_common.kafka.producer_states import ProducerState, producer_states
 from ureplicator_common.kafka.transactions.producers import init_producer
 from ureplicator_testkit.records import batches
-from ureplicator_testkit.records.topics import create_topic, read_all
+from ureplicator_testkit.records.topics import create_topic, offsets, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.java import KAFKA_VERSION, KAFKA_VERSIONS
 from ureplicator_testkit.servers.versions import kafka_of_version
@@ -112,6 +112,7 @@ class Site:
 @contextmanager
 def connected(cluster: KafkaCluster, topic: str) -> Iterator[Site]:
     create_topic(cluster.bootstrap, topic)
+    offsets(cluster.bootstrap, topic)  # once its leader knows the partition
     address = ("127.0.0.1", cluster.ports[0])
     with socket.create_connection(address, timeout=RESPONSE_S) as connection:
         site = Site(cluster, topic, connection)

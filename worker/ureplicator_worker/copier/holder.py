@@ -219,7 +219,7 @@ class Holder:
                 self._cluster_errors.pop(TARGET, None)
                 self._lane.producer(producer.id, producer.epoch)
             case ControlRecordsWritten():
-                self._lane.control_records.written(event, self.now_s)
+                self._lane.transactions.wrote_control_records(event, self.now_s)
             case ProducerForgotten(partition):
                 self._fail(Failed(partition, PRODUCER_FORGOTTEN, temporary=True))
             case Committed():

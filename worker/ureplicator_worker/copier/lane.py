@@ -88,6 +88,9 @@ class Transactions(Protocol):
     def joined(self, joined: Joined, now_s: float) -> None:
         """The coordinator knows which take part; the refused try again later."""
 
+    def wrote_control_records(self, written: ControlRecordsWritten, now_s: float) -> None:
+        """A transaction without data is over, which `WriteControlRecords` requested."""
+
     def seal(self) -> None:
         """Send nothing new in the open transaction."""
 
@@ -120,13 +123,6 @@ class Transactions(Protocol):
         sent before it counts, since the transaction was committed, though its outcome was not known."""
 
 
-class ControlRecords(Protocol):
-    """Control records that fill gaps of the source where offsets are to be the same."""
-
-    def written(self, written: ControlRecordsWritten, now_s: float) -> None:
-        """Those that `WriteControlRecords` requested."""
-
-
 class Lane(Protocol):
     """Everything runs in the copier's loop; nothing blocks. A partition is known from begin to drop."""
 
@@ -138,9 +134,6 @@ class Lane(Protocol):
 
     @property
     def transactions(self) -> Transactions: ...
-
-    @property
-    def control_records(self) -> ControlRecords: ...
 
     def begin(self, partition: Partition, grant: Grant, beginning: StartPosition) -> None: ...
 

@@ -51,7 +51,8 @@ SOURCES = [path for path in (os.environ.get("PYTHONPATH"),) if path]
 
 _RUN = (
     "import pickle, sys; from ureplicator_worker.copier import at_least_once, task;"
-    "at_least_once.RENEW_S = float(sys.argv[2]);"
+    "from ureplicator_worker.copier.raw import gap_filling;"
+    "at_least_once.RENEW_S, gap_filling.STORED_S = map(float, sys.argv[2:]);"
     "task.copy(pickle.load(open(sys.argv[1], 'rb')))"
 )
 
@@ -63,7 +64,8 @@ def partitions_of(topic: str, count: int, *, epoch: int = 1) -> dict[Partition, 
 class StubDriver:
     """`mode` decides the response to a request for a proof; `grant` makes the Grant of a partition.
 
-    `renew_s`: how old the copier lets a position become, where a test cannot wait for half a day.
+    `renew_s`: how old the copier lets a position become, where a test cannot wait for half a day; `stored_s`:
+    for how long it waits for brokers to store where a log begins.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class StubDriver:
         slot: int = 0,
         commit_interval_s: float = 0.3,
         renew_s: float = RENEW_S,
+        stored_s: float = 0.0,
         grant: Callable[[Partition, OwnerEpoch], Grant] | None = None,
         properties: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
@@ -114,20 +117,20 @@ class StubDriver:
                 buffer_bytes=BUFFER_BYTES,
                 silence_s=SILENCE_S,
             )
-            self.process = self._spawn(config, folder, renew_s)
+            self.process = self._spawn(config, folder, renew_s, stored_s)
             self._connection, _ = server.accept()
         self._admit(admissions)
         self._reader = threading.Thread(target=self._read, name="stub-driver", daemon=True)
         self._reader.start()
         self.send(Add(dict(partitions)))
 
-    def _spawn(self, config: CopierConfig, folder: Path, renew_s: float) -> Process:
+    def _spawn(self, config: CopierConfig, folder: Path, *seconds: float) -> Process:
         name = f"copier-{config.worker}-{config.slot}"
         written = folder / f"{name}.config"
         written.write_bytes(pickle.dumps(config))
         return Process(
             name,
-            [sys.executable, "-c", _RUN, written, str(renew_s)],
+            [sys.executable, "-c", _RUN, written, *map(str, seconds)],
             log=folder / f"{name}.log",
             env={"PYTHONPATH": os.pathsep.join((str(TESTKIT), *SOURCES))},
         )

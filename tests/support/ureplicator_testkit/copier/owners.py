@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ureplicator_common.kafka import Position
 from ureplicator_common.kafka.provenance import Provenance
@@ -59,8 +60,9 @@ class Takeover:
         *,
         commit_interval_s: float = 0.3,
         settings: RouteSettings = EXACTLY_ONCE,
+        **options: Any,
     ) -> StubDriver:
-        """The next owner, which fences all workers before it."""
+        """The next owner, which fences all workers before it. `options`: see `StubDriver`."""
         former, self._epoch = self._epoch, self._epoch + 1
         fence = tuple(id for n in range(1, former + 1) for id in self.lane.ids(f"w{n}"))
 
@@ -75,6 +77,7 @@ class Takeover:
             worker=f"w{self._epoch}",
             grant=grant,
             commit_interval_s=commit_interval_s,
+            **options,
         )
 
     def copy_uncommitted(self) -> StubDriver:

@@ -2,22 +2,54 @@
 
 After each turn: a position's claim holds. From its `since` on each copied record lies at its source offset
 plus the shift. Fillers are there only while nothing is copied, below the offset where the log is to begin.
+Brokers store where logs begin every `CHECKPOINT_S`, and one that is killed knows no more than that.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
 from ureplicator_common.kafka.provenance import Provenance, SameOffsets
 from ureplicator_testkit.copier.fenced_fleet import FENCED, FencedFleet
 from ureplicator_testkit.copier.transaction_fleet import committed
 from ureplicator_testkit.kafka.cluster import TopicPartition
 from ureplicator_testkit.records.batches import Record
+from ureplicator_worker.copier.raw import gap_filling
 
 SAME = replace(FENCED, same_offsets=".*")
+CHECKPOINT_S, STORED_S, REPEAT_S = 0.5, 0.55, 0.05
 
 
 class SameFleet(FencedFleet):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._stored: defaultdict[TopicPartition, int] = defaultdict(int)
+        """Starts of the target's logs."""
+        self._unstored_s = 0.0
+        self._hasty = patch.multiple(gap_filling, STORED_S=STORED_S, REPEAT_S=REPEAT_S)
+        self._hasty.start()
+        super().__init__(*arguments, **named)
+
+    def close(self) -> None:
+        super().close()
+        self._hasty.stop()
+
+    def turn(self, *, skip_s: float = 0.03) -> None:
+        super().turn(skip_s=skip_s)
+        self._unstored_s += skip_s
+        if self._unstored_s >= CHECKPOINT_S:
+            self._unstored_s = 0.0
+            self._stored.update((key, log.start) for key, log in self.target.logs.items())
+
+    def kill_broker(self, node: int) -> None:
+        """A broker of the target is killed, and runs again at once."""
+        for key, leader in self.target.leaders.items():
+            if leader == node:
+                self.target.logs[key].start = self._stored[key]
+        self.target.cut(node)
+
     def claim(self, number: int) -> SameOffsets:
         """State of equal offsets by the stored position."""
         provenance = Provenance.decode(self.ledger.read(("t", number)).metadata)

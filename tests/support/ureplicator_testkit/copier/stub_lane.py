@@ -30,7 +30,6 @@ class StubLane:
         """Taken back before a gap that they had found."""
         self.producers: list[tuple[int, int]] = []
         self.transactions = StubTransactions(self)
-        self.control_records = StubControlRecords()
         self.error = ""
         self.target_end = -1
 
@@ -101,14 +100,6 @@ class StubLane:
         """Nothing is open."""
 
 
-class StubControlRecords:
-    def __init__(self) -> None:
-        self.answers: list[ControlRecordsWritten] = []
-
-    def written(self, written: ControlRecordsWritten, now_s: float) -> None:
-        self.answers.append(written)
-
-
 class StubTransactions:
     """Calls that the lane got; everything sent is settled at once unless `settled` is False."""
 
@@ -125,6 +116,9 @@ class StubTransactions:
 
     def joined(self, joined: Joined, now_s: float) -> None:
         """Do nothing: the lane sends to no partition."""
+
+    def wrote_control_records(self, written: ControlRecordsWritten, now_s: float) -> None:
+        """Do nothing: the lane fills no gap."""
 
     def seal(self) -> None:
         self.sealed = True

@@ -58,6 +58,7 @@ class SameFaults(FencedFaults):
         self._requests = (*self._requests, "write control records")
         self._kinds |= {
             "refuse markers": self._refuse_markers,
+            "kill broker": lambda: fleet.kill_broker(target.leaders[self._key()]),
             "refuse deletions": lambda: target.refuse_deletions.update(
                 {self._key(): self._codes(OF_DELETIONS)}
             ),

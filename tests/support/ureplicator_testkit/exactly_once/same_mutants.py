@@ -187,9 +187,9 @@ def _left_deleting(self: Any, send: Any) -> None:
     send.deleting = deleting
 
 
-def _begun_anyhow(self: Any, send: Any, start: int, code: int, now_s: float) -> None:
+def _begun_anyhow(self: Any, send: Any, start: int, code: int, now_s: float, **place: Any) -> None:
     """Go on before the fillers are deleted."""
-    _STARTED(self, send, start, ErrorCode.NONE, now_s)
+    _STARTED(self, send, start, ErrorCode.NONE, now_s, **place)
 
 
 SAME_MUTANTS: Mapping[str, Patch] = {
@@ -204,6 +204,7 @@ SAME_MUTANTS: Mapping[str, Patch] = {
     "fillers-counted": (RawLane, "progress", _with_fillers),
     "full-log-uncounted": (GapFiller, "_step", _still_filling),
     "begun-before-stored": (GapFiller, "_step", _unawaited(_STEP)),
+    "start-not-stored": (gap_filling, "is_start_stored", _true),
     "fillers-left": (GapFiller, "_started", _begun_anyhow),
     "deleted-further": (gap_filling, "start_of", _one_start_further),
     "deleted-for-nobody": (Target, "drop", _left_deleting),

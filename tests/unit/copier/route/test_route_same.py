@@ -119,6 +119,7 @@ def test_owners_that_are_killed_while_a_log_is_filled(
 ) -> None:
     monkeypatch.setattr(gap_filling, "RESERVE", 8)
     monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
+    monkeypatch.setattr(gap_filling, "STORED_S", 0.0)
     put(fleet, 0, 60)
     fleet.delete(KEY, 53)
     fleet.give(0, "w1")

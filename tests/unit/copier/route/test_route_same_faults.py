@@ -31,12 +31,12 @@ def fleet() -> Iterator[SameFleet]:
     fleet.close()
 
 
-def until(fleet: SameFleet, reached: Callable[[], bool]) -> None:
-    for _ in range(500):
+def until(fleet: SameFleet, reached: Callable[[], bool], *, turns: int = 500) -> None:
+    for _ in range(turns):
         if reached():
             return
         fleet.turn(skip_s=0.001)
-    raise AssertionError("not in 500 turns")
+    raise AssertionError(f"not in {turns} turns")
 
 
 def begun(fleet: SameFleet) -> None:
@@ -204,13 +204,33 @@ def test_a_log_begins_once_its_fillers_are_deleted(
 ) -> None:
     monkeypatch.setattr(gap_filling, "RESERVE", 8)
     monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
-    codes = [*[ErrorCode.NONE] * tries, *[ErrorCode.REQUEST_TIMED_OUT] * 2]
+    codes = [*[ErrorCode.NONE] * tries, *[ErrorCode.REQUEST_TIMED_OUT] * 20]
     fleet.target.refuse_deletions[KEY] = deque(codes)
     put(fleet, 0, 30)
     fleet.delete(KEY, 23)
     fleet.give(0, "w1")
-    until(fleet, lambda: fleet.target.logs[KEY].end > 23)
+    until(fleet, lambda: fleet.target.logs[KEY].end > 23, turns=4_000)
     assert fleet.target.logs[KEY].start == 23
+
+
+def test_a_broker_that_is_killed_shows_no_filler_beside_a_record(
+    fleet: SameFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gap_filling, "RESERVE", 8)
+    monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
+    put(fleet, 0, 30)
+    fleet.delete(KEY, 23)
+    fleet.give(0, "w1")
+    log, node = fleet.target.logs[KEY], fleet.target.leaders[KEY]
+    until(fleet, lambda: log.end == 15)
+    fleet.kill_broker(node)
+    assert log.start == 0
+    until(fleet, lambda: log.start == 15)
+    until(fleet, lambda: log.end > 23, turns=1_000)
+    fleet.kill_broker(node)
+    assert log.start >= 15
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
 
 
 def test_a_topic_that_was_begun_with_mapped_offsets_goes_on_shifted(fleet: SameFleet) -> None:

@@ -86,7 +86,6 @@ class RawLane:
             post=self._events.append,
             wall_s=wall_s,
         )
-        self.control_records = self._target.gap_filler
         self._source = Source(
             source,
             pool=pool,

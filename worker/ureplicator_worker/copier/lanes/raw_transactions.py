@@ -8,7 +8,13 @@ from collections.abc import Iterator, Mapping
 from ureplicator_common.kafka.transactions.producers import Producer
 from ureplicator_common.model import Partition
 from ureplicator_worker.copier.latency import Latencies
-from ureplicator_worker.copier.messages import Join, Joined, LaneEvent, TransactionFailed
+from ureplicator_worker.copier.messages import (
+    ControlRecordsWritten,
+    Join,
+    Joined,
+    LaneEvent,
+    TransactionFailed,
+)
 from ureplicator_worker.copier.net.connections import available
 from ureplicator_worker.copier.raw.counting import count_committed
 from ureplicator_worker.copier.raw.lane_transaction import LaneTransaction, unsettled
@@ -73,6 +79,9 @@ class RawTransactions:
 
     def unseal(self) -> None:
         self._transaction.sealed = False
+
+    def wrote_control_records(self, written: ControlRecordsWritten, now_s: float) -> None:
+        self._target.gap_filler.written(written, now_s)
 
     @property
     def settled(self) -> bool:

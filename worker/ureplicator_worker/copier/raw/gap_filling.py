@@ -12,6 +12,8 @@ is written by a transaction of another producer that holds no data (`WriteContro
 A log that begins far from zero gets batches of empty records, the fillers, and the log's start is moved
 behind them before the next (DeleteRecords), for the first time before there is any: it may not be allowed.
 The last `RESERVE` offsets are control records: each owner that is lost meanwhile costs one, by its fence.
+Before these it waits, and repeats the last request: a broker writes where its logs begin once a minute, and
+one that is killed before shows the fillers again (`findings/deleted_records_after_a_kill.sh`).
 
 A request of unknown outcome leaves the log's end in doubt: the partition begins again, and its end is read.
 """
@@ -49,6 +51,11 @@ FILLED_RECORDS_S = 2_000_000
 """Fillers of a copier in a second: brokers decompress and check each of them."""
 RETRY_S = 0.1
 DELETE_TIMEOUT_MS = 10_000
+STORED_S = 65.0
+"""Time within which a broker that goes on running writes where its logs begin, by default
+(`log.flush.start.offset.checkpoint.interval.ms`)."""
+REPEAT_S = 1.0
+"""Pause between requests for the same start of a log."""
 NOT_ALLOWED_S = 60.0
 """Time for which control records are written by transactions, before the right is looked for again."""
 LOST = int(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -72,8 +79,9 @@ class Marked:
 
 @dataclass(slots=True)
 class Deleted:
-    """A request in flight that moves the starts of logs to these offsets."""
+    """A request in flight, over the connection `serial`, that moves the starts of logs to these offsets."""
 
+    serial: int
     starts: dict[TopicPartition, tuple[SendSide, int]]
 
 
@@ -137,6 +145,8 @@ class GapFiller:
         """Kind of request that the partition needs next; None: none now."""
         gap = send.window.due_gap
         missing = 0 if gap is None else send.window.missing_before(gap)
+        if send.filling and missing <= RESERVE and not is_start_stored(send):
+            return Deleted
         if send.filling and missing <= RESERVE:  # what follows is counted
             send.filling = False
             self._confirmations.need(send)
@@ -220,7 +230,7 @@ class GapFiller:
         self._post(WriteControlRecords(tuple(self._transacted)))
 
     def written(self, written: ControlRecordsWritten, now_s: float) -> None:
-        """See `lane.ControlRecords`."""
+        """See `lane.Transactions`."""
         transacted, self._transacted = self._transacted, {}
         for key, (send, gap) in transacted.items():
             if not send.window.is_in_flight(gap):
@@ -243,7 +253,7 @@ class GapFiller:
             send.deleting = True
         offsets = {key: start for key, (_, start) in starts.items()}
         request = partial(delete_records_api.request, offsets, timeout_ms=DELETE_TIMEOUT_MS)
-        self._send(via, connection, request, Deleted(starts), now_s)
+        self._send(via, connection, request, Deleted(connection.serial, starts), now_s)
 
     def _ready(self, via: Via, sends: Iterable[SendSide], now_s: float) -> BrokerConnection | None:
         """A connection that takes a request; without one they try again later."""
@@ -287,7 +297,8 @@ class GapFiller:
         else:
             for key, (send, start) in request.starts.items():
                 if send.deleting:
-                    self._started(send, start, max(codes.get(key, [LOST])), now_s)
+                    code = max(codes.get(key, [LOST]))
+                    self._started(send, start, code, now_s, serial=request.serial)
 
     def _marked(self, send: SendSide, gap: Batch, count: int, code: int, now_s: float) -> None:
         """The answer is that to the last of them: of several it leaves those before it open."""
@@ -309,12 +320,12 @@ class GapFiller:
             self._failed(send, f"{IN_DOUBT}: {error_name(code)}", True)
         self._activate(send)
 
-    def _started(self, send: SendSide, start: int, code: int, now_s: float) -> None:
+    def _started(self, send: SendSide, start: int, code: int, now_s: float, *, serial: int) -> None:
         send.deleting = False
         if code == ErrorCode.NONE:
-            send.log_start = start
             send.window.sure_end = max(send.window.sure_end, start)
             send.begins = send.window.due_gap is not None
+            self._see_stored(send, start, now_s, serial=serial)
         elif code == ErrorCode.POLICY_VIOLATION and not send.filling:
             send.begins = False  # a log that is compacted only begins with control records
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -328,6 +339,18 @@ class GapFiller:
         else:
             self._retry(send, code, now_s)
         self._activate(send)
+
+    def _see_stored(self, send: SendSide, start: int, now_s: float, *, serial: int) -> None:
+        """The broker of that connection has the start in its memory, and writes it in due time."""
+        if (start, serial) != (send.log_start, send.start_serial):
+            send.log_start, send.start_serial = start, serial
+            send.start_stored_at_s = now_s + STORED_S
+        send.start_stored = now_s >= send.start_stored_at_s
+        if send.start_stored:
+            return
+        gap = send.window.due_gap
+        if gap is not None and send.window.missing_before(gap) <= RESERVE:
+            send.retry_at_s = now_s + REPEAT_S
 
     def _retry(self, send: SendSide, code: int, now_s: float) -> None:
         send.error = error_name(code)
@@ -359,6 +382,11 @@ def start_of(send: SendSide) -> int:
     return min(send.window.target_end, send.window.position)
 
 
+def is_start_stored(send: SendSide) -> bool:
+    """No broker that is killed shows a filler again."""
+    return send.start_stored or send.window.position <= RESERVE
+
+
 def at_gap(send: SendSide) -> bool:
     """Offsets are to be filled, or the log's start to be moved, before anything else is sent."""
     window, head = send.window, send.window.head
@@ -388,6 +416,8 @@ def shifted(send: SendSide, batch: Batch, target: int) -> SameOffsets:
 def filling_text(send: SendSide) -> str:
     """Offsets that are filled before the first record, and the time that the rest takes at least."""
     done, whole = send.window.target_end, send.window.position
+    if whole - done <= RESERVE:
+        return f"filling offsets: brokers store within a minute that the log begins at {whole:,}"
     left_s = (whole - done) / FILLED_RECORDS_S
     return f"filling offsets: {done:,} of {whole:,}, {left_s:,.0f} s left at least"
 

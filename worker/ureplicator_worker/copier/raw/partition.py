@@ -151,8 +151,9 @@ class SendSide:
     position has moved over a hole since. `stored_sequence`: of a position that is stored by then.
     `same`: how far offsets are those of the source; None where they need not be. `begins`: nothing is copied,
     and the target's log is to begin where the source's does; `filling`: fillers are missing before that;
-    `log_start`: the target's log holds nothing before it; `deleting`: it is moving. `shared`: the producer
-    may still be another owner's, too; `old`: what is sent may be so old that brokers forget it.
+    `log_start`: the target's log holds nothing before it; `deleting`: it is moving. `start_stored`: the
+    broker of the connection `start_serial` has surely written it, as from `start_stored_at_s` on. `shared`:
+    the producer may still be another owner's, too; `old`: what is sent may be so old that brokers forget it.
     """
 
     partition: Partition
@@ -182,6 +183,9 @@ class SendSide:
     filling: bool = False
     deleting: bool = False
     log_start: int = -1
+    start_serial: int = -1
+    start_stored_at_s: float = 0.0
+    start_stored: bool = False
     shared: bool = False
     old: bool = False
     shift_reason: str = ""
