@@ -7,16 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_testkit.copier.driver import StubDriver
 from ureplicator_testkit.copier.lane import RealLane
 from ureplicator_testkit.copier.owners import SAME, Takeover
 from ureplicator_testkit.histories.events import READ_UNCOMMITTED
-from ureplicator_testkit.records.far_logs import begin_at
-from ureplicator_testkit.records.topics import offsets, read_all
+from ureplicator_testkit.records.topics import delete_records, offsets, read_all
 from ureplicator_testkit.servers.clusters import KafkaCluster
 from ureplicator_testkit.servers.processes import eventually
-from ureplicator_worker.copier.raw.gap_filling import RESERVE
+from ureplicator_worker.batches.fillers import filler
+from ureplicator_worker.copier.raw.gap_filling import DELETE_TIMEOUT_MS, FILLER_RECORDS, RESERVE
 
 FAR = 6_000_000
 COUNT = 300
@@ -97,3 +99,31 @@ def wait(owners: Takeover, driver: StubDriver, end: int) -> None:
         return ends >= end
 
     eventually(reached, COPIED_S, f"the target's log ends at {end}", poll_s=0.01)
+
+
+def begin_at(bootstrap: str, topic: str, offset: int, *, partition: int = 0) -> None:
+    """Have the log of an empty partition begin there; two million offsets take a second."""
+    client = ClusterClient(bootstrap)
+    try:
+        for done in range(0, offset, FILLER_RECORDS):
+            _append(client, topic, partition, min(FILLER_RECORDS, offset - done))
+    finally:
+        client.close()
+    delete_records(bootstrap, topic, {partition: offset})
+
+
+def _append(client: ClusterClient, topic: str, partition: int, records: int) -> None:
+    leader = client.view([topic]).leader_of(topic, partition)
+    assert leader is not None
+    topics = ProduceRequest.TopicProduceData
+    batch = bytes(filler(records, timestamp_ms=0).data)
+    rows = [topics.PartitionProduceData(index=partition, records=batch)]
+    request = ProduceRequest(
+        version=9,
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=DELETE_TIMEOUT_MS,
+        topic_data=[topics(name=topic, partition_data=rows)],
+    )
+    reply = client.call(leader, request, ProduceResponse)
+    assert reply.responses[0].partition_responses[0].error_code == 0, reply
