@@ -14,37 +14,26 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict
 from typing import Any
 
 import click
 from confluent_kafka import KafkaException
-from rich.console import Console
 
-from ureplicator_bench import memory, page_cache, rows, throughput
+from ureplicator_bench import memory, page_cache, rows
+from ureplicator_bench.comparison import BenchOptions, compare, contenders_of, lag_under_load
 from ureplicator_bench.contenders import Contender, MirrorMaker, Ours
 from ureplicator_bench.copying import Copying
-from ureplicator_bench.delays import latency, open_loop
-from ureplicator_bench.figures import Figure
 from ureplicator_bench.fleets import idle
 from ureplicator_bench.load import Profile
 from ureplicator_bench.measurements import ALONE, COUNTED
-from ureplicator_bench.report import (
-    print_figure,
-    print_latency,
-    print_memory,
-    print_open_loop,
-    print_throughput,
-)
-from ureplicator_bench.servers import Line, Servers, running
-from ureplicator_bench.spark import aims, filter_query
-from ureplicator_bench.spark.contenders import on_spark
+from ureplicator_bench.report import CONSOLE, print_memory, print_progress, printed
+from ureplicator_bench.servers import Line, running
 from ureplicator_cli.rest_client import RestFailure
 from ureplicator_common.model import Delivery
-from ureplicator_testkit.records.topics import CODECS, create_topic, delete_topic
+from ureplicator_testkit.records.topics import CODECS
 from ureplicator_testkit.servers.java import KAFKA_VERSION, NotSetUpError
 from ureplicator_testkit.servers.processes import remove_folder, stop_guard
 from ureplicator_testkit.servers.stack import LOCAL
@@ -60,29 +49,6 @@ PROFILES = {
     )
 }
 MEMORY = Profile("memory", records=5_000_000, size=1_000)
-
-console = Console(stderr=True, highlight=False)
-
-
-@dataclass(frozen=True, slots=True)
-class BenchOptions:
-    """Measurements to run."""
-
-    profiles: tuple[Profile, ...]
-    seconds: float
-    deadline_s: float
-    mm2: str
-    load_s: float
-    deliveries: tuple[Delivery, ...]
-    handler: str
-    spark: bool
-    sql: bool
-    same: bool
-    line: Line
-
-    def passing(self, profile: Profile) -> int:
-        """Records that are copied."""
-        return filter_query.passing(profile) if self.sql else profile.records
 
 
 def _count_option(
@@ -246,7 +212,7 @@ def main(
     counts = {"scale": scaled, "takeover": taken, "groups": groups}
     try:
         if idle_count is not None:
-            good, figures = _printed("idle", idle.figures(idle_count, progress=_print_progress))
+            good, figures = printed("idle", idle.figures(idle_count, progress=print_progress))
         elif only_rows:
             good, figures = _rows(deadline, beside_mm2=mm2 != "none")
         elif any(counts.values()):
@@ -256,10 +222,10 @@ def main(
         else:
             good, figures = _run(wanted, only_memory=only_memory)
     except (AssertionError, RestFailure, KafkaException, NotSetUpError) as error:
-        console.print(f"[red]bench: {error}", soft_wrap=True)
+        CONSOLE.print(f"[red]bench: {error}", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        console.print("bench: interrupted")
+        CONSOLE.print("bench: interrupted")
         sys.exit(130)
     if as_json:
         click.echo(json.dumps(_machine() | figures, indent=2))
@@ -271,30 +237,13 @@ def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, An
         page_cache.fill(FOLDER)
         if only_memory:
             ours = Ours(servers, FOLDER, delivery=wanted.deliveries[0])
-            found = memory.measure(ours, servers, wanted.profiles[0], progress=_print_progress)
-            print_memory(console, found)
+            found = memory.measure(ours, servers, wanted.profiles[0], progress=print_progress)
+            print_memory(CONSOLE, found)
             return found.good, {"memory": asdict(found)}
-        contenders = [*_contenders(wanted, servers, more)]
+        contenders = [*contenders_of(wanted, servers, FOLDER, more)]
         if wanted.load_s:
-            return _lag_under_load(wanted, servers, contenders)
-        return _compare(wanted, servers, contenders)
-
-
-def _contenders(wanted: BenchOptions, servers: Servers, more: ExitStack) -> Iterator[Contender]:
-    """`more`: ends what they need besides the servers."""
-    if wanted.spark:
-        yield from more.enter_context(on_spark(servers, FOLDER, delivery=wanted.deliveries[0]))
-        return
-    handlers = {"handlers": [{"topics": ".*", "handler": wanted.handler}]}
-    route = filter_query.ROUTE if wanted.sql else handlers if wanted.handler else {}
-    kind = "sql" if wanted.sql else "handler" if wanted.handler else ""
-    for delivery in wanted.deliveries:
-        yield Ours(servers, FOLDER, delivery=delivery, kind=kind, route=route)
-    if wanted.same:
-        once = Delivery.EXACTLY_ONCE
-        yield Ours(servers, FOLDER, delivery=once, kind="same offsets", route={"offsets": "same"})
-    if wanted.mm2 != "none" and not wanted.sql:
-        yield MirrorMaker(servers, FOLDER, tuned=wanted.mm2 == "tuned")
+            return lag_under_load(wanted, servers, contenders)
+        return compare(wanted, servers, contenders)
 
 
 def _rows(deadline_s: float, *, beside_mm2: bool) -> tuple[bool, dict[str, Any]]:
@@ -308,7 +257,7 @@ def _rows(deadline_s: float, *, beside_mm2: bool) -> tuple[bool, dict[str, Any]]
             contenders += (
                 MirrorMaker(servers, FOLDER, tuned=True, once=once) for once in (False, True)
             )
-        copying = Copying(servers, deadline_s, _print_progress)
+        copying = Copying(servers, deadline_s, print_progress)
         warm = PROFILES["1k"]
         with copying.filled(warm) as topic:
             copying.warm_up(contenders, topic, warm)
@@ -318,7 +267,7 @@ def _rows(deadline_s: float, *, beside_mm2: bool) -> tuple[bool, dict[str, Any]]
             found.append(
                 rows.copied(copying, profile, order if beside_mm2 else [*order, *order[::-1]])
             )
-            _print_progress(rows.summary(found[-1]))
+            print_progress(rows.summary(found[-1]))
     for line in rows.markdown(found):
         click.echo(line)
     good = all(result.finished for row in found for result in row.results.values())
@@ -327,23 +276,12 @@ def _rows(deadline_s: float, *, beside_mm2: bool) -> tuple[bool, dict[str, Any]]
 
 def _alone(kind: str) -> tuple[bool, dict[str, Any]]:
     with _folder():
-        return _printed(kind, ALONE[kind](FOLDER, _print_progress))
+        return printed(kind, ALONE[kind](FOLDER, print_progress))
 
 
 def _counted(kind: str, counts: Mapping[str, int | None]) -> tuple[bool, dict[str, Any]]:
     with _folder():
-        return _printed(kind, COUNTED[kind](FOLDER, counts[kind], progress=_print_progress))
-
-
-def _printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]]:
-    """Print each figure as it is measured."""
-    found = []
-    for figure in figures:
-        print_figure(console, figure)
-        found.append(figure)
-    return all(measured.good for measured in found), {
-        kind: [asdict(measured) for measured in found]
-    }
+        return printed(kind, COUNTED[kind](FOLDER, counts[kind], progress=print_progress))
 
 
 @contextmanager
@@ -351,7 +289,7 @@ def _folder() -> Iterator[None]:
     """An empty folder during a measurement."""
     load = os.getloadavg()[0]
     if load > 0.5:
-        console.print(f"[yellow]this machine is not quiet (load {load:.1f}): figures will be low")
+        CONSOLE.print(f"[yellow]this machine is not quiet (load {load:.1f}): figures will be low")
     remove_folder(FOLDER)
     FOLDER.mkdir(parents=True)
     try:
@@ -359,111 +297,6 @@ def _folder() -> Iterator[None]:
     finally:
         stop_guard()
         remove_folder(FOLDER)
-
-
-def _compare(
-    wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
-) -> tuple[bool, dict[str, Any]]:
-    figures: dict[str, Any] = {"throughput": {}, "fresh": {}, "latency": {}}
-    aimed: list[Figure] = []
-    good = True
-    copying = Copying(servers, wanted.deadline_s, _print_progress)
-    for number, profile in enumerate(wanted.profiles):
-        with copying.filled(profile) as topic:
-            copy = partial(
-                copying.copy, topic=topic, profile=profile, passing=wanted.passing(profile)
-            )
-            if number == 0:
-                cold = [(contender.name, copy(contender, why="cold")) for contender in contenders]
-                print_throughput(console, profile, cold, "cold")
-                copying.warm_up(contenders, topic, profile, passing=wanted.passing(profile))
-            measured = [
-                (contender, copy(contender)) for contender in (*contenders, *reversed(contenders))
-            ]
-        by_name = {
-            contender.name: [result for copied_by, result in measured if copied_by is contender]
-            for contender in contenders
-        }
-        results = [(name, throughput.combined(copies)) for name, copies in by_name.items()]
-        print_throughput(console, profile, results, "warm")
-        fresh = copying.first_copies(contenders, profile, passing=wanted.passing(profile))
-        print_throughput(console, profile, fresh, "fresh")
-        figures["throughput"][profile.name] = {"profile": asdict(profile)} | {
-            name: asdict(result)
-            | {"records_per_s": result.records_per_s, "cpu_s_per_gb": result.cpu_s_per_gb}
-            for name, result in results
-        }
-        figures["fresh"][profile.name] = {name: asdict(result) for name, result in fresh}
-        good = good and all(result.finished for _, result in results)
-        if wanted.spark:
-            aimed.append(aims.slower(results[0][1], results[1][1]))
-        if wanted.sql:
-            aimed += aims.sql_costs(results)
-    if wanted.seconds > 0:
-        late = _latency(wanted, servers, contenders)
-        print_latency(console, late, latency.PER_S)
-        figures["latency"] = {
-            name: {phase.phase: asdict(phase) for phase in phases} for name, phases in late
-        }
-        if wanted.sql:
-            aimed += aims.sql_delays(late)
-    reached, judged = _printed("aims", aimed)
-    return good and reached, figures | judged
-
-
-def _lag_under_load(
-    wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
-) -> tuple[bool, dict[str, Any]]:
-    profile = wanted.profiles[0]
-    results = []
-    for number, contender in enumerate(contenders):
-        _print_progress(f"{profile.name}: {contender.name} under load")
-        topic = f"bench-load-{number}"
-        for cluster in (servers.source, servers.target):
-            create_topic(
-                cluster.bootstrap,
-                topic,
-                partitions=profile.partitions,
-                config=open_loop.TOPIC_CONFIG,
-            )
-        found = open_loop.measure(contender, servers, topic, profile, seconds=wanted.load_s)
-        results.append((contender.name, found))
-        _print_progress("; ".join(map(str, found)))
-        for cluster in (servers.source, servers.target):
-            delete_topic(cluster.bootstrap, topic)
-    print_open_loop(console, profile, results)
-    return True, {"load": {name: [asdict(level) for level in levels] for name, levels in results}}
-
-
-def _latency(
-    wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
-) -> list[tuple[str, list[latency.Latency]]]:
-    results = []
-    profile = wanted.profiles[0]
-    copying = Copying(servers, wanted.deadline_s, _print_progress)
-    with copying.filled(profile) as full_topic:
-        for number, contender in enumerate(contenders):
-            _print_progress(f"latency: {contender.name} for {wanted.seconds:.0f} s in each phase")
-            topic = f"bench-latency-{number}"
-            source, target = servers.source.bootstrap, servers.target.bootstrap
-            create_topic(source, topic, partitions=profile.partitions)
-            for name in (topic, f"{topic}-plain", full_topic):
-                create_topic(target, name, partitions=profile.partitions)
-            found = latency.measure(
-                contender,
-                servers,
-                topic,
-                replace(profile, records=wanted.passing(profile)),
-                seconds=wanted.seconds,
-                full_topic=full_topic,
-            )
-            delete_topic(target, full_topic)
-            results.append((contender.name, found))
-    return results
-
-
-def _print_progress(what: str) -> None:
-    console.print(f"  {what}", style="dim")
 
 
 def _machine() -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -41,6 +42,22 @@ ROWS: Sequence[Row] = (
 
 
 OTHERS_SHARE = 0.1
+CONSOLE = Console(stderr=True, highlight=False)
+
+
+def print_progress(what: str) -> None:
+    CONSOLE.print(f"  {what}", style="dim")
+
+
+def printed(kind: str, figures: Iterable[Figure]) -> tuple[bool, dict[str, Any]]:
+    """Print each figure as it is measured; whether all are within their limits, and all of them."""
+    found = []
+    for figure in figures:
+        print_figure(CONSOLE, figure)
+        found.append(figure)
+    return all(measured.good for measured in found), {
+        kind: [asdict(measured) for measured in found]
+    }
 
 
 def print_throughput(
