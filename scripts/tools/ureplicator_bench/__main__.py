@@ -102,7 +102,8 @@ def _count_option(
     "load_seconds",
     type=float,
     default=0.0,
-    help="Measure lag under 50 and 80 % of the capacity instead, so many seconds each.",
+    help="Measure lag under 50 and 80 % of the capacity instead, so many seconds each; all deliveries of "
+    "this replicator at the same rates, parts of the smallest capacity among them.",
 )
 @click.option(
     "--spark",

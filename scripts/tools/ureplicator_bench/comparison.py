@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -123,25 +123,41 @@ def compare(
 def lag_under_load(
     wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> tuple[bool, dict[str, Any]]:
+    """Capacities first; then the lag of all of ours at parts of the smallest of theirs, of others at parts of
+    their own."""
     profile = wanted.profiles[0]
+    capacities = {}
+    for contender in contenders:
+        print_progress(f"{profile.name}: capacity of {contender.name}")
+        with _at_both_ends(servers, profile) as topic:
+            capacities[contender.name] = open_loop.capacity(contender, servers, topic, profile)
+        print_progress(f"{capacities[contender.name]:,.0f} records/s")
+    ours = [contender.name for contender in contenders if isinstance(contender, Ours)]
+    whole = open_loop.shared(capacities, ours)
     results = []
-    for number, contender in enumerate(contenders):
+    for contender in contenders:
         print_progress(f"{profile.name}: {contender.name} under load")
-        topic = f"bench-load-{number}"
-        for cluster in (servers.source, servers.target):
-            create_topic(
-                cluster.bootstrap,
-                topic,
-                partitions=profile.partitions,
-                config=open_loop.TOPIC_CONFIG,
+        capacity, seconds = whole[contender.name], wanted.load_s
+        with _at_both_ends(servers, profile) as topic:
+            found = open_loop.measure(
+                contender, servers, topic, profile, capacity=capacity, seconds=seconds
             )
-        found = open_loop.measure(contender, servers, topic, profile, seconds=wanted.load_s)
         results.append((contender.name, found))
         print_progress("; ".join(map(str, found)))
-        for cluster in (servers.source, servers.target):
-            delete_topic(cluster.bootstrap, topic)
-    print_open_loop(CONSOLE, profile, results)
-    return True, {"load": {name: [asdict(level) for level in levels] for name, levels in results}}
+    print_open_loop(CONSOLE, profile, results, capacities)
+    figures = {name: [asdict(level) for level in levels] for name, levels in results}
+    return True, {"load": figures, "capacity": capacities}
+
+
+@contextmanager
+def _at_both_ends(servers: Servers, profile: Profile) -> Iterator[str]:
+    """A topic of limited size at the source and at the target."""
+    topic, config = "bench-load", open_loop.TOPIC_CONFIG
+    for cluster in (servers.source, servers.target):
+        create_topic(cluster.bootstrap, topic, partitions=profile.partitions, config=config)
+    yield topic
+    for cluster in (servers.source, servers.target):
+        delete_topic(cluster.bootstrap, topic)
 
 
 def _latency(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -108,10 +108,16 @@ def print_latency(
 
 
 def print_open_loop(
-    console: Console, profile: Profile, results: Sequence[tuple[str, Sequence[OpenLoop]]]
+    console: Console,
+    profile: Profile,
+    results: Sequence[tuple[str, Sequence[OpenLoop]]],
+    capacities: Mapping[str, float],
 ) -> None:
+    """`capacities`: records a second of each, as it was measured; rates may be parts of another's."""
     console.print(f"[bold]lag under load, records of {profile.size:,} bytes")
-    table = Table("", "of its capacity", "records/s", "p50, ms", "p99, ms", "longest, ms")
+    for name, capacity in capacities.items():
+        console.print(f"capacity of {name}: {_short(capacity)} records/s")
+    table = Table("", "offered", "records/s", "p50, ms", "p99, ms", "longest, ms")
     for name, levels in results:
         for level in levels:
             figures = (level.produced_per_s, level.p50_ms, level.p99_ms, level.max_ms)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ureplicator_bench import load, rows
 from ureplicator_bench.delays.latency import Latency, Quantiles, quantiles
-from ureplicator_bench.delays.open_loop import lags_s
+from ureplicator_bench.delays.open_loop import lags_s, shared
 from ureplicator_bench.floors import Floor
 from ureplicator_bench.load import Profile
 from ureplicator_bench.report import print_throughput
@@ -32,6 +32,12 @@ def test_lag_is_never_negative() -> None:
 
 def test_what_is_never_copied_is_late_until_the_last_sample() -> None:
     assert list(lags_s([(0.0, 10), (1.0, 99)], [(0.5, 10), (6.0, 50)])) == [0.5, 5.0]
+
+
+def test_rates_are_parts_of_the_smallest_capacity_among_those_that_share_it() -> None:
+    capacities = {"ours": 900.0, "ours, once": 800.0, "other": 300.0}
+    assert shared(capacities, ["ours", "ours, once"]) == capacities | {"ours": 800.0}
+    assert shared(capacities, []) == capacities
 
 
 def test_quantiles_of_nothing_are_an_error() -> None:

@@ -7,7 +7,8 @@ end offsets of both clusters are polled for that, which costs little at any rate
 everything would compete for the processor.
 
 The capacity is measured the same way, on the same machine, with the producer at full speed: copying
-competes with producing here, as it does not on separate machines.
+competes with producing here, as it does not on separate machines. Lags are comparable at the same rate only,
+so contenders can share one: parts of the smallest of their capacities.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,20 +61,46 @@ class OpenLoop:
         )
 
 
-def measure(
-    contender: Contender, servers: Servers, topic: str, profile: Profile, *, seconds: float
-) -> list[OpenLoop]:
-    """Capacity first, then each part of it for so many seconds, in one run of the contender."""
+def shared(capacities: Mapping[str, float], sharing: Collection[str]) -> dict[str, float]:
+    """Capacity of each contender that its rates are parts of: of those that share it the smallest."""
+    smallest = min((capacities[name] for name in sharing), default=0.0)
+    return {**capacities, **dict.fromkeys(sharing, smallest)}
+
+
+def capacity(contender: Contender, servers: Servers, topic: str, profile: Profile) -> float:
+    """Records a second that are copied beside a producer at full speed."""
     try:
-        contender.start([topic], profile)
-        with _producing(servers, topic, profile, UNLIMITED):
-            ends = Ends(servers.target.bootstrap, topic, profile.partitions)
-            eventually(lambda: ends.total() > 0, 120, f"{contender.name} copies", poll_s=0.2)
-            time.sleep(WARM_S)
-            capacity = _rate(_sampled(ends, CAPACITY_S))
+        return _at_full_speed(contender, servers, topic, profile)
+    finally:
+        contender.stop()
+
+
+def measure(
+    contender: Contender,
+    servers: Servers,
+    topic: str,
+    profile: Profile,
+    *,
+    capacity: float,
+    seconds: float,
+) -> list[OpenLoop]:
+    """Lag at each part of this capacity for so many seconds, in one run of the contender, after it has copied
+    at full speed."""
+    try:
+        _at_full_speed(contender, servers, topic, profile)
         return [_at(part, capacity, servers, topic, profile, seconds=seconds) for part in PARTS]
     finally:
         contender.stop()
+
+
+def _at_full_speed(contender: Contender, servers: Servers, topic: str, profile: Profile) -> float:
+    """Start it, and return the records a second that it copies when it is warm."""
+    contender.start([topic], profile)
+    with producing(servers, topic, profile, UNLIMITED):
+        ends = Ends(servers.target.bootstrap, topic, profile.partitions)
+        eventually(lambda: ends.total() > 0, 120, f"{contender.name} copies", poll_s=0.2)
+        time.sleep(WARM_S)
+        return _rate(_sampled(ends, CAPACITY_S))
 
 
 def _at(
@@ -84,7 +111,7 @@ def _at(
         for cluster in (servers.source, servers.target)
     )
     eventually(lambda: target.total() >= source.total(), 300, "the backlog is copied", poll_s=0.1)
-    with _producing(servers, topic, profile, round(capacity * part)):
+    with producing(servers, topic, profile, round(capacity * part)):
         time.sleep(WARM_S)
         copied: list[Sample] = []
         watch = threading.Thread(target=lambda: copied.extend(_sampled(target, seconds + 2)))
@@ -133,7 +160,7 @@ def _rate(samples: Sequence[Sample]) -> float:
 
 
 @contextmanager
-def _producing(servers: Servers, topic: str, profile: Profile, per_s: int) -> Iterator[None]:
+def producing(servers: Servers, topic: str, profile: Profile, per_s: int) -> Iterator[None]:
     """A process that produces until the block ends."""
     details = (str(detail) for detail in (profile.partitions, profile.size, profile.codec, per_s))
     command = [sys.executable, "-m", __name__, servers.source.bootstrap, topic, *details]
