@@ -14,7 +14,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -30,6 +30,7 @@ from ureplicator_bench.fleets import idle
 from ureplicator_bench.load import Profile
 from ureplicator_bench.measurements import ALONE, COUNTED
 from ureplicator_bench.report import CONSOLE, print_memory, print_progress, printed
+from ureplicator_bench.same_offsets import costs
 from ureplicator_bench.servers import Line, running
 from ureplicator_cli.rest_client import RestFailure
 from ureplicator_common.model import Delivery
@@ -49,6 +50,8 @@ PROFILES = {
     )
 }
 MEMORY = Profile("memory", records=5_000_000, size=1_000)
+SAME = Profile("1k", records=6_000_000, size=1_000)
+"""A copy takes ten seconds, so that two of them differ by little."""
 
 
 def _count_option(
@@ -112,7 +115,16 @@ def _count_option(
 )
 @click.option("--sql", is_flag=True, help="Have the records go through a filter of SQL instead.")
 @click.option(
-    "--same-offsets", "same", is_flag=True, help="A route of this kind beside the others."
+    "--same-offsets",
+    "same",
+    is_flag=True,
+    help="What the same offsets cost beside mapped ones instead: without gaps, with gaps, and from an "
+    "offset far up; 15 minutes. With --load: a route of this kind beside the others.",
+)
+@click.option(
+    "--from-offset",
+    type=click.IntRange(1_000),
+    help="With --same-offsets: only the beginning of a log at this offset.",
 )
 @click.option("--tls", is_flag=True, help="Mutual TLS between the replicators and the brokers.")
 @click.option(
@@ -177,6 +189,7 @@ def main(
     spark: bool,
     sql: bool,
     same: bool,
+    from_offset: int | None,
     tls: bool,
     round_trip_ms: int,
     deadline: float,
@@ -196,11 +209,10 @@ def main(
 ) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     changes = {"records": records, "size": size, "codec": codec, "partitions": partitions}
-    default = ("1k",) if spark or sql else ("1k", "100b")
-    bases = [MEMORY] if only_memory else [PROFILES[name] for name in names or default]
+    bases = [MEMORY] if only_memory else _bases(names, same=same, single=spark or sql)
     profiles = tuple(base.changed(changes | {"batch_bytes": batch_bytes}) for base in bases)
     delivered = tuple(map(Delivery, deliveries or ([*Delivery] if sql else [*Delivery][:1])))
-    kinds = handler, spark, sql, same, Line(tls, round_trip_ms)
+    kinds = handler, spark, sql, same, from_offset or 0, Line(tls, round_trip_ms)
     wanted = BenchOptions(profiles, latency_seconds, deadline, mm2, load_seconds, delivered, *kinds)
     flags = {
         "failover": only_failover,
@@ -233,7 +245,16 @@ def main(
     sys.exit(0 if good else 1)
 
 
+def _bases(names: Sequence[str], *, same: bool, single: bool) -> Sequence[Profile]:
+    """Profiles of these names; without one those of the measurement."""
+    if same and not names:
+        return [SAME]
+    return [PROFILES[name] for name in names or (("1k",) if single else ("1k", "100b"))]
+
+
 def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, Any]]:
+    if wanted.same and not wanted.load_s:
+        return _same_offsets(wanted)
     with _folder(), running(FOLDER, wanted.line) as servers, ExitStack() as more:
         page_cache.fill(FOLDER)
         if only_memory:
@@ -245,6 +266,12 @@ def _run(wanted: BenchOptions, *, only_memory: bool) -> tuple[bool, dict[str, An
         if wanted.load_s:
             return lag_under_load(wanted, servers, contenders)
         return compare(wanted, servers, contenders)
+
+
+def _same_offsets(wanted: BenchOptions) -> tuple[bool, dict[str, Any]]:
+    with _folder(), running(FOLDER, wanted.line, more=costs.BROKERS) as servers:
+        page_cache.fill(FOLDER)
+        return costs.measure(wanted, servers, FOLDER)
 
 
 def _rows(deadline_s: float, *, beside_mm2: bool) -> tuple[bool, dict[str, Any]]:

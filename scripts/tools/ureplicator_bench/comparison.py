@@ -44,6 +44,7 @@ class BenchOptions:
     spark: bool
     sql: bool
     same: bool
+    from_offset: int
     line: Line
 
     def passing(self, profile: Profile) -> int:
@@ -109,7 +110,7 @@ def compare(
         if wanted.sql:
             aimed += aims.sql_costs(results)
     if wanted.seconds > 0:
-        late = _latency(wanted, servers, contenders)
+        late = latencies(wanted, servers, contenders)
         print_latency(CONSOLE, late, latency.PER_S)
         figures["latency"] = {
             name: {phase.phase: asdict(phase) for phase in phases} for name, phases in late
@@ -160,7 +161,7 @@ def _at_both_ends(servers: Servers, profile: Profile) -> Iterator[str]:
         delete_topic(cluster.bootstrap, topic)
 
 
-def _latency(
+def latencies(
     wanted: BenchOptions, servers: Servers, contenders: Sequence[Contender]
 ) -> list[tuple[str, list[latency.Latency]]]:
     results = []

@@ -14,6 +14,7 @@ from ureplicator_bench.delays.open_loop import OpenLoop
 from ureplicator_bench.figures import Figure
 from ureplicator_bench.load import Profile
 from ureplicator_bench.memory import LIMIT_MB, Memory
+from ureplicator_bench.same_offsets.pairs import Compared
 from ureplicator_bench.throughput import Throughput
 
 
@@ -105,6 +106,22 @@ def print_latency(
             _warn(console, name, phase.others_share)
             if phase.received != phase.sent:
                 console.print(f"[yellow]{name}: {phase.received} of {phase.sent} records arrived")
+
+
+def print_compared(
+    console: Console, profile: Profile, names: Sequence[str], rows: Sequence[Compared]
+) -> None:
+    """Both, how many times the figure of the first the second has, and the range of that over all pairs."""
+    console.print(
+        f"[bold]{profile.name}: {profile.records:,} records of {profile.size:,} bytes,"
+        f" {profile.partitions} partitions, {len(rows[0].ratios)} pairs of copies"
+    )
+    table = Table("", *names, "ratio", "lowest", "highest")
+    for row in rows:
+        ratios = (row.ratio, min(row.ratios), max(row.ratios))
+        figures = map(_short, (row.first, row.second))
+        table.add_row(row.what, *figures, *(f"{ratio:.3f}" for ratio in ratios))
+    console.print(table)
 
 
 def print_open_loop(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from ureplicator_testkit.secured.brokers import MUTUAL, SECURE, by_certificate, secured_properties
 from ureplicator_testkit.secured.certificates import Authority, Certificate
@@ -22,6 +23,7 @@ from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 HEAP_MB = 1_024
 FAR = "FAR"
 """Listener of a target that is far away."""
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 _PROPERTIES = {
     # Topics with a size limit shrink during the measurement, not minutes later.
     "log.retention.check.interval.ms": "1000",
@@ -82,9 +84,12 @@ class Servers:
 
 
 @contextmanager
-def running(folder: Path, line: Line = Line()) -> Iterator[Servers]:
+def running(
+    folder: Path, line: Line = Line(), *, more: Mapping[str, str] = NO_PROPERTIES
+) -> Iterator[Servers]:
+    """`more`: properties of the brokers."""
     assert not (line.tls and line.round_trip_ms), "a target that is far away is reached without TLS"
-    properties = dict(_PROPERTIES)
+    properties = {**_PROPERTIES, **more}
     listeners: tuple[str, ...] = ()
     client = None
     if line.tls:
@@ -104,16 +109,16 @@ def running(folder: Path, line: Line = Line()) -> Iterator[Servers]:
         )
         for name in ("source", "target")
     )
-    with ExitStack() as more:
+    with ExitStack() as ends:
         far_target = ""
         if line.round_trip_ms:
-            proxy = more.enter_context(ProxyThread()).proxy(target.listener_port(FAR))
+            proxy = ends.enter_context(ProxyThread()).proxy(target.listener_port(FAR))
             target.advertise(FAR, proxy.port)
             proxy.slow(delay_s=line.round_trip_ms / 2_000)
             far_target = proxy.address
         zookeeper = ZooKeeperServer(folder=folder / "zookeeper")
         everything = (zookeeper, source, target)
         for server in everything:
-            more.callback(server.stop)
+            ends.callback(server.stop)
         start_all(*everything)
         yield Servers(zookeeper, source, target, client, far_target)

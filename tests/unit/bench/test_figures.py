@@ -15,6 +15,8 @@ from ureplicator_bench.delays.open_loop import lags_s, shared
 from ureplicator_bench.floors import Floor
 from ureplicator_bench.load import Profile
 from ureplicator_bench.report import print_throughput
+from ureplicator_bench.same_offsets.pairs import Compared, compared, in_turn
+from ureplicator_bench.same_offsets.transactions import PRODUCERS, Transactions
 from ureplicator_bench.spark import aims, filter_query
 from ureplicator_bench.throughput import Throughput, combined
 
@@ -80,6 +82,37 @@ def test_measurements_in_both_orders_count_alike() -> None:
     assert both.finished
     one = copy(seconds=1.0, cpu_s=1.0, rss=7)
     assert not combined([one, copy(seconds=1.0, cpu_s=1.0, rss=7, finished=False)]).finished
+
+
+def test_every_second_pair_is_copied_in_the_other_order() -> None:
+    order: list[str] = []
+
+    def copied(name: str) -> Throughput:
+        order.append(name)
+        return copy(seconds=1.0 if name == "one" else 2.0, cpu_s=1.0)
+
+    pairs = list(in_turn(copied, ("one", "other"), 3))
+    assert order == ["one", "other", "other", "one", "one", "other"]
+    assert [(one.seconds, other.seconds) for one, other in pairs] == [(1.0, 2.0)] * 3
+
+
+def test_pairs_are_compared_by_the_geometric_mean_of_their_ratios() -> None:
+    """A copy that takes four times as long, and one that takes a quarter, change nothing."""
+    one = copy(seconds=4.0, cpu_s=1.0)
+    pairs = [(one, copy(seconds=16.0, cpu_s=2.0)), (one, copy(seconds=1.0, cpu_s=2.0))]
+    rates, cpu, brokers, both = compared(pairs)
+    assert rates == Compared("records/s", 250, 2_000 / 17, [0.25, 4.0])
+    assert rates.ratio == pytest.approx(1.0)
+    assert (cpu.first, cpu.second) == (1.0, 2.0)
+    assert cpu.ratio == pytest.approx(2.0)
+    assert brokers.ratio == pytest.approx(1.0)
+    assert both.ratio == pytest.approx(6 / 5)
+
+
+@pytest.mark.parametrize(("records", "wanted"), [(10, 10 * PRODUCERS), (700, 640), (10_000, 3_200)])
+def test_each_producer_has_as_many_transactions(records: int, wanted: int) -> None:
+    profile = Transactions(10, 3_500).profile(Profile("1k", records, 1_000))
+    assert profile == Profile("1k, transactions of 10", wanted, 1_000)
 
 
 def test_a_row_shows_each_contender_in_the_order_of_the_first() -> None:

@@ -37,6 +37,7 @@ from ureplicator_testkit.servers.processes import eventually
 
 PER_S = 500
 WARM_S = 8.0
+DEADLINE_S = 300.0
 SIZE = 200
 BESIDE, AFTER, QUIET_PHASE = "beside copying", "right after copying", "quiet"
 _STAMP = struct.Struct(">d")
@@ -72,7 +73,9 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class _Phase:
+class Phase:
+    """Part of the time, in wall-clock time, as the stamps are."""
+
     name: str
     from_s: float
     to_s: float
@@ -91,9 +94,26 @@ def measure(
 
     `<topic>-plain` exists at the target, for the floor.
     """
+    copied = Ends(servers.target.bootstrap, full_topic, profile.partitions)
+
+    def phases(sender: Sender) -> Iterator[Phase]:
+        return _phases(sender, copied, profile, seconds)
+
+    return probed(contender, servers, [topic, full_topic], profile, phases=phases)
+
+
+def probed(
+    contender: Contender,
+    servers: Servers,
+    topics: Sequence[str],
+    profile: Profile,
+    *,
+    phases: Callable[[Sender], Iterator[Phase]],
+) -> list[Latency]:
+    """Latency of the first of these topics while a contender copies all of them. `phases` sends."""
     source, target = servers.source.bootstrap, servers.target.bootstrap
-    plain = f"{topic}-plain"
-    sender = _Sender([(source, topic), (target, plain)], profile.partitions)
+    topic, plain = topics[0], f"{topics[0]}-plain"
+    sender = Sender([(source, topic), (target, plain)], profile.partitions)
     began = time.monotonic()
     try:
         others_s = -_others_s(contender, servers)
@@ -102,36 +122,34 @@ def measure(
             _consumer(target, plain, profile) as at_target,
             _consumer(target, topic, profile) as copied,
         ):
-            contender.start([topic, full_topic], profile)
-            phases = list(
-                _phases(sender, Ends(target, full_topic, profile.partitions), profile, seconds)
-            )
+            contender.start(topics, profile)
+            passed = list(phases(sender))
             sender.end()
             seen = [consumer() for consumer in (copied, at_source, at_target)]
         others_s += _others_s(contender, servers)
     finally:
         contender.stop()
     others_share = share(others_s, time.monotonic() - began)
-    return [_latency(phase, sender.stamps, seen, others_share) for phase in phases]
+    return [_latency(phase, sender.stamps, seen, others_share) for phase in passed]
 
 
-def _phases(sender: _Sender, copied: Ends, profile: Profile, seconds: float) -> Iterator[_Phase]:
-    """Send through all phases. A phase lies in wall-clock time, as the stamps do."""
+def _phases(sender: Sender, copied: Ends, profile: Profile, seconds: float) -> Iterator[Phase]:
+    """Send through all phases."""
     sender.run_until(lambda: copied.total() > 0, "copying begins")
     copying_s = time.time()
     sender.run_until(lambda: copied.total() >= profile.records, "the full topic is copied")
     copied_s = time.time()
     sender.run(seconds)
-    yield _Phase(BESIDE, copying_s, copied_s)
-    yield _Phase(AFTER, copied_s, copied_s + seconds)
+    yield Phase(BESIDE, copying_s, copied_s)
+    yield Phase(AFTER, copied_s, copied_s + seconds)
     sender.run(WARM_S)
     quiet_s = time.time()
     sender.run(seconds)
-    yield _Phase(QUIET_PHASE, quiet_s, quiet_s + seconds)
+    yield Phase(QUIET_PHASE, quiet_s, quiet_s + seconds)
 
 
 def _latency(
-    phase: _Phase, stamps: Sequence[float], seen: Sequence[Seen], others_share: float
+    phase: Phase, stamps: Sequence[float], seen: Sequence[Seen], others_share: float
 ) -> Latency:
     """`seen`: of the copy, at the source, at the target."""
     sent = sum(phase.from_s <= stamp < phase.to_s for stamp in stamps)
@@ -140,7 +158,7 @@ def _latency(
     return Latency(phase.name, sent, len(late[0]), copied, source, target, others_share)
 
 
-def _late_ms(phase: _Phase, seen: Seen) -> list[float]:
+def _late_ms(phase: Phase, seen: Seen) -> list[float]:
     return sorted(ms for stamp, ms in seen if phase.from_s <= stamp < phase.to_s)
 
 
@@ -156,7 +174,7 @@ def quantiles(late_ms: Sequence[float]) -> Quantiles:
     return Quantiles(p50, p99, p999, late_ms[-1])
 
 
-class _Sender:
+class Sender:
     """Sends at an even pace to each topic; a late wake-up is compensated, so that the mean rate stays."""
 
     def __init__(self, topics: Sequence[tuple[str, str]], partitions: int) -> None:
@@ -178,12 +196,14 @@ class _Sender:
             if wait_s > 0:
                 time.sleep(wait_s)
 
-    def run_until(self, predicate: Callable[[], bool], what: str) -> None:
+    def run_until(
+        self, predicate: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S
+    ) -> None:
         """Send until it is true; it is polled in a thread, since it blocks."""
         done = threading.Event()
 
         def watch() -> None:
-            eventually(predicate, 300, what, poll_s=0.05)
+            eventually(predicate, deadline_s, what, poll_s=0.05)
             done.set()
 
         watcher = threading.Thread(target=watch, daemon=True)
