@@ -119,7 +119,8 @@ def _count_option(
     "same",
     is_flag=True,
     help="What the same offsets cost beside mapped ones instead: without gaps, with gaps, and from an "
-    "offset far up; 15 minutes. With --load: a route of this kind beside the others.",
+    "offset far up; exactly once, without MirrorMaker 2, 15 minutes. With --load: a route of this kind "
+    "beside the others.",
 )
 @click.option(
     "--from-offset",

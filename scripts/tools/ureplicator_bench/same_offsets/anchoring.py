@@ -27,7 +27,8 @@ FAR, PROBED, LOADED = "bench-far", "bench-far-probed", "bench-far-loaded"
 RECORDS = 1_000
 LOAD_PER_S = 5_000
 FILLED_AT_LEAST_PER_S = 100_000
-WARM_S = 15.0
+WARM_S = 30.0
+WITHOUT_S = 20.0
 COPIED_S = 60.0
 WITHOUT, BESIDE = "without filling", "beside filling"
 
@@ -41,9 +42,9 @@ def prepare(servers: Servers, offset: int) -> None:
 
 
 def measure(
-    ours: Ours, servers: Servers, profile: Profile, *, offset: int, seconds: float
+    ours: Ours, servers: Servers, profile: Profile, *, offset: int
 ) -> tuple[list[Latency], list[Figure]]:
-    """`profile`: of the other topic. `seconds`: without filling."""
+    """`profile`: of the other topic."""
     source, target = servers.source.bootstrap, servers.target.bootstrap
     plain = f"{PROBED}-plain"
     for bootstrap, topic in ((source, PROBED), (target, PROBED), (target, plain)):
@@ -51,7 +52,7 @@ def measure(
     for bootstrap in (source, target):
         config = open_loop.TOPIC_CONFIG
         create_topic(bootstrap, LOADED, partitions=profile.partitions, config=config)
-    filling = _Filling(ours, servers, profile, offset, seconds)
+    filling = _Filling(ours, servers, profile, offset)
     with open_loop.producing(servers, LOADED, profile, LOAD_PER_S):
         topics = [PROBED, LOADED]
         late = latency.probed(ours, servers, topics, profile, phases=filling.phases)
@@ -61,11 +62,9 @@ def measure(
 class _Filling:
     """Phases of the probe, and what was measured in them."""
 
-    def __init__(
-        self, ours: Ours, servers: Servers, profile: Profile, offset: int, seconds: float
-    ) -> None:
+    def __init__(self, ours: Ours, servers: Servers, profile: Profile, offset: int) -> None:
         self._ours, self._servers, self._profile = ours, servers, profile
-        self._offset, self._seconds = offset, seconds
+        self._offset = offset
         self._far = Ends(servers.target.bootstrap, FAR, 1)
         self.figures: list[Figure] = []
 
@@ -73,7 +72,7 @@ class _Filling:
         copied = Ends(self._servers.target.bootstrap, PROBED, self._profile.partitions)
         sender.run_until(lambda: copied.total() > 0, "copying begins")
         sender.run(WARM_S)
-        yield self._watched(WITHOUT, partial(sender.run, self._seconds))
+        yield self._watched(WITHOUT, partial(sender.run, WITHOUT_S))
         began_s = time.monotonic()
         self._ours.fleet.rest("POST", "/topics", {"topic": FAR})
         sender.run_until(lambda: self._far.total() > 0, "filling begins")

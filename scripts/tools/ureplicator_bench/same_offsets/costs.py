@@ -27,6 +27,7 @@ from ureplicator_bench.throughput import Throughput
 from ureplicator_common.model import Delivery
 from ureplicator_testkit.records.topics import offsets
 
+KINDS = ("mapped", "same")
 PAIRS, PAIRS_WITH_GAPS = 4, 2
 FAR = 50_000_000
 BROKERS = {"log.segment.delete.delay.ms": "5000"}
@@ -61,7 +62,7 @@ def _both(servers: Servers, folder: Path) -> tuple[Ours, Ours]:
             kind=f"{kind} offsets",
             route={"offsets": kind},
         )
-        for kind in ("mapped", "same")
+        for kind in KINDS
     )
     return mapped, same
 
@@ -75,7 +76,7 @@ def _without_gaps(
     with copying.filled(profile) as topic:
         copying.warm_up(both, topic, profile)
         pairs = list(in_turn(copy, both, PAIRS))
-    _print(profile, both, pairs)
+    print_compared(CONSOLE, profile, KINDS, [*compared(pairs)])
     return pairs
 
 
@@ -89,7 +90,7 @@ def _with_gaps(
         with transactions.filled(copying.servers, wanted, profile) as topic:
             copy = _copy_with_gaps(copying, topic, profile, same=both[1])
             _, *pairs = in_turn(copy, both, 1 + PAIRS_WITH_GAPS)  # the first to warm up
-        _print(profile, both, pairs)
+        print_compared(CONSOLE, profile, KINDS, [*compared(pairs)])
         found[profile.name] = pairs
     return found
 
@@ -108,15 +109,9 @@ def _copy_with_gaps(
     return copy
 
 
-def _print(profile: Profile, both: tuple[Contender, Contender], pairs: Sequence[Pair]) -> None:
-    print_compared(CONSOLE, profile, [contender.name for contender in both], [*compared(pairs)])
-
-
 def _anchored(wanted: BenchOptions, servers: Servers, same: Ours) -> dict[str, Any]:
-    offset, seconds = wanted.from_offset or FAR, wanted.seconds
+    offset = wanted.from_offset or FAR
     print_progress(f"filling up to {offset:,}, beside {anchoring.LOAD_PER_S:,} records/s")
-    late, measured = anchoring.measure(
-        same, servers, wanted.profiles[0], offset=offset, seconds=seconds
-    )
+    late, measured = anchoring.measure(same, servers, wanted.profiles[0], offset=offset)
     print_latency(CONSOLE, [(same.name, late)], PER_S)
     return {"phases": [asdict(phase) for phase in late]} | printed("anchoring", measured)[1]
