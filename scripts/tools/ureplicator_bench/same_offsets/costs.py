@@ -49,7 +49,9 @@ def measure(wanted: BenchOptions, servers: Servers, folder: Path) -> tuple[bool,
         good = all(copy.finished for row in pairs.values() for pair in row for copy in pair)
         found = {what: [asdict(row) for row in compared(row)] for what, row in pairs.items()}
         if wanted.seconds > 0:
-            print_latency(CONSOLE, latencies(wanted, servers, (mapped, same)), PER_S)
+            late = latencies(wanted, servers, (mapped, same))
+            print_latency(CONSOLE, late, PER_S)
+            found["latency"] = {name: [asdict(phase) for phase in phases] for name, phases in late}
     return good, found | _anchored(wanted, servers, same)
 
 
