@@ -149,6 +149,28 @@ def test_offsets_are_compared_as_the_positions_claim_them(
     assert [(found.kind, found.target_offset) for found in state.findings] == [("shifted", 5_001)]
 
 
+def test_what_is_missing_for_a_time_beside_shifted_records_is_compared_again(
+    audits: AuditFixture, positions: MemoryPositionReader
+) -> None:
+    scanner = Scanned()
+    following = aligned_follower(audits, positions, scanner=scanner)
+    scanner.differs_at = 5_000
+    audits.differing = [Finding(0, FindingKind.SHIFTED, 5_000, 5_001)]
+    claimed(positions, 5_500, SameOffsets(4_000, 0))
+    following.step()
+    scanner.differs_at = 5_600
+    audits.differing = [Finding(0, FindingKind.MISSING, 5_600, -1)]
+    claimed(positions, 6_000, SameOffsets(5_550, 1, "a takeover"))
+    audits.clock.advance(600)
+    following.step()
+    assert audits.written().differences == {"missing": 1, "shifted": 1}
+    audits.differing = []
+    for _ in range(4):
+        audits.clock.advance(600)
+        following.step()
+    assert audits.written().differences == {"shifted": 1}
+
+
 def test_a_failure_around_a_difference_is_one_of_the_topic(
     audits: AuditFixture, positions: MemoryPositionReader
 ) -> None:

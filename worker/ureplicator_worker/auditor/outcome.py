@@ -174,16 +174,38 @@ def corrected(
     findings: Sequence[StoredFinding],
     intent: TopicIntent,
 ) -> TopicAudit:
-    """The state after ranges that differed were compared again."""
+    """The state after ranges that differed were compared again. Shifted records stay where they are, and the
+    claim that they were compared with may begin behind them by now: they stay differences."""
+    known = before.partitions if before else {}
+    shifted = [
+        finding
+        for finding in (before.findings if before else ())
+        if finding.kind == FindingKind.SHIFTED and finding.partition in compared
+    ]
     return written(
         before,
-        compared=compared,
-        findings=findings,
+        compared={
+            number: replace(verified, differences=_with_shifted(verified, known.get(number)))
+            for number, verified in compared.items()
+        },
+        findings=[*shifted, *(finding for finding in findings if finding not in shifted)],
         intent=intent,
         passed=0,
         skipped=0,
         failure=before.failure if before else "",
     )
+
+
+def _with_shifted(new: VerifiedRange, known: VerifiedRange | None) -> Differences | None:
+    """Differences of the new range, and the shifted records of the known one."""
+    former, found = known.differences if known else None, new.differences
+    if former is None or FindingKind.SHIFTED not in former.counts:
+        return found
+    counts = dict(found.counts) if found else {}
+    counts[FindingKind.SHIFTED] = max(
+        former.counts[FindingKind.SHIFTED], counts.get(FindingKind.SHIFTED, 0)
+    )
+    return Differences(former.first, former.last, counts)
 
 
 def reason_of(error: Exception) -> str:

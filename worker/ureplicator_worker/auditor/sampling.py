@@ -166,8 +166,8 @@ def passed_offsets(
 
 
 def differing(due: Due, *, offsets: int) -> dict[int, Sample]:
-    """Ranges of a topic that differ, with what precedes them; no more than so many offsets. Records that lie
-    elsewhere than claimed stay there, and the claim may begin later by now."""
+    """Ranges of a topic that differ, with what precedes them; no more than so many offsets. Those that differ
+    by shifted records only are left out: these stay where they are."""
     found: dict[int, Sample] = {}
     if due.audit is None or not is_of(
         due.audit, due.intent.source_topic_id, due.intent.target_topic_id
@@ -177,7 +177,7 @@ def differing(due: Due, *, offsets: int) -> dict[int, Sample]:
         wrong = verified.differences
         if wrong is None or due.positions.get(number, 0) <= wrong.last:
             continue
-        if FindingKind.SHIFTED in wrong.counts:
+        if wrong.counts.keys() == {FindingKind.SHIFTED}:
             continue
         sample = Sample(max(0, wrong.first - LEAD_OFFSETS), wrong.last + 1, NO_OFFSET, 0)
         offsets -= sample.next - sample.first

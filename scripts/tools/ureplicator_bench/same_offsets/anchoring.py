@@ -22,6 +22,7 @@ from ureplicator_bench.usage import PeakRss, cpu_s
 from ureplicator_demo.progress import Ends
 from ureplicator_testkit.records.topics import NewRecord, create_topic, produce
 from ureplicator_testkit.servers.far_logs import begin_logs
+from ureplicator_worker.copier.raw.gap_filling import RESERVE
 
 FAR, PROBED, LOADED = "bench-far", "bench-far-probed", "bench-far-loaded"
 RECORDS = 1_000
@@ -76,9 +77,10 @@ class _Filling:
         began_s = time.monotonic()
         self._ours.fleet.rest("POST", "/topics", {"topic": FAR})
         sender.run_until(lambda: self._far.total() > 0, "filling begins")
+        filled = self._offset - RESERVE  # behind them it waits until brokers have stored the start
         first, first_s = self._far.total(), time.monotonic()
-        yield self._watched(BESIDE, partial(self._wait, sender, self._offset))
-        per_s = (self._offset - first) / (time.monotonic() - first_s)
+        yield self._watched(BESIDE, partial(self._wait, sender, filled))
+        per_s = (filled - first) / (time.monotonic() - first_s)
         self._wait(sender, self._offset + RECORDS)
         took_s = time.monotonic() - began_s
         self.figures += [
