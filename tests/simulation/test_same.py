@@ -16,6 +16,7 @@ MODULE = "ureplicator_testkit.exactly_once"
 SAME = "tests/unit/copier/route/test_route_same.py::test_"
 DOUBT = "tests/unit/copier/route/test_route_same_doubt.py::test_"
 FAULTS = "tests/unit/copier/route/test_route_same_faults.py::test_"
+BY_TRANSACTION = "tests/unit/copier/route/test_route_same_transactions.py::test_"
 WINDOW = "tests/unit/copier/raw/test_gaps_in_window.py::test_"
 TAIL = "tests/unit/copier/takeover/test_shared_tail.py::test_"
 
@@ -25,7 +26,7 @@ DIRECTED = {
     "filled-twice": f"{FAULTS}control_records_of_unknown_outcome_are_not_repeated",
     "filled-short": f"{SAME}what_compaction_took_is_filled",
     "doubt-taken-for-done": f"{FAULTS}control_records_that_are_refused",
-    "transaction-taken-for-done": f"{FAULTS}a_transaction_of_unknown_outcome_is_not_repeated",
+    "transaction-taken-for-done": f"{BY_TRANSACTION}a_transaction_of_unknown_outcome_is_not_repeated",
     "filler-after-records": f"{FAULTS}no_filler_lies_behind_a_record",
     "fillers-behind-position": f"{DOUBT}a_first_record_behind_a_hole",
     "fillers-counted": f"{SAME}owners_that_are_killed_while_a_log_is_filled",

@@ -66,8 +66,9 @@ from ureplicator_common.kafka.client import (
 )
 from ureplicator_common.kafka.errors import OF_A_PARTITION, ErrorCode, refusal
 from ureplicator_common.kafka.features import TransactionSupport, transaction_support
+from ureplicator_common.kafka.transactions.control_records import ControlRecords
 from ureplicator_common.kafka.transactions.coordinator_requests import Attempt, until_accepted
-from ureplicator_common.kafka.transactions.data_fences import fence_data, write_control_records
+from ureplicator_common.kafka.transactions.data_fences import fence_data
 from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.kafka.transactions.markers import wait_for_markers
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition as TargetPartition
@@ -153,13 +154,10 @@ class PositionStore:
             id = data_transactional_id(self._group, name)
             return fence_data(self._client, id, partitions)
 
-    def write_control_records(
-        self, name: str, partitions: Iterable[TargetPartition]
-    ) -> dict[TargetPartition, str]:
-        """See `transactions.data_fences`; `name`: of a producer without data."""
-        with self._client.within(COMMAND_S):
-            id = data_transactional_id(self._group, name)
-            return write_control_records(self._client, id, partitions)
+    def control_records(self, name: str) -> ControlRecords:
+        """Transactions without data; `name`: of a producer that is never used for data."""
+        id = data_transactional_id(self._group, name)
+        return ControlRecords(self._client, id, described=self._described)
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         """Step (3): after it no other process commits under these ids. Raises ClusterUnavailable."""

@@ -88,6 +88,9 @@ class CountBehind(Protocol):
     def collect(self, partition: TopicPartition) -> None:
         """Read all copies of this partition the next time: count and bytes disagree."""
 
+    def began(self, partition: TopicPartition) -> None:
+        """It is copied, from where it was found to go on."""
+
     def at_source(
         self, wanted: Mapping[TopicPartition, tuple[int, Behind]], view: ClusterView
     ) -> dict[TopicPartition, PlaceOrError]:

@@ -13,7 +13,7 @@ position of a partition itself, before it posts Begun.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ureplicator_common.kafka import ClusterUnavailable, Position
 from ureplicator_common.kafka.positions import TargetPartition
@@ -228,11 +228,12 @@ class ProducerReady:
 
 @dataclass(frozen=True, slots=True)
 class ControlRecordsWritten:
-    """Partitions have one control record more, but those `refused`, with the reasons. `error`: it is not
-    known which have one."""
+    """`written`: these have one control record more. `refused`: with the reasons, these have none. `doubt`:
+    reason for which it is not known of these. Of all others none was requested."""
 
-    refused: Mapping[TargetPartition, str]
-    error: str = ""
+    written: frozenset[TargetPartition] = frozenset()
+    refused: Mapping[TargetPartition, str] = field(default_factory=dict)
+    doubt: Mapping[TargetPartition, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

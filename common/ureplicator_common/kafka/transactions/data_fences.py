@@ -22,7 +22,6 @@ from ureplicator_common.kafka.transactions.coordinator_requests import (
     Fenced,
 )
 from ureplicator_common.kafka.transactions.fencing import retry_delays
-from ureplicator_common.kafka.transactions.markers import wait_for_markers
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.kafka.transactions.producers import Producer, init_producer
 from ureplicator_common.kafka.transactions.transaction_requests import TransactionRequests
@@ -53,20 +52,3 @@ def fence_data(
                 requests.end(producer, commit=False)
         return producer, refused
     raise AssertionError("the delays have no end")
-
-
-def write_control_records(
-    client: ClusterClient, transactional_id: str, partitions: Iterable[TargetPartition]
-) -> dict[TargetPartition, str]:
-    """Write a control record into each partition, and return when they are there. Returns those that were
-    refused, with the reasons. Raises ClusterUnavailable: some may be written.
-
-    `transactional_id`: of nobody's data. The next initialisation waits for the records.
-    """
-    _, refused = fence_data(client, transactional_id, partitions)
-    with suppress(
-        ClusterUnavailable
-    ):  # brokers before Kafka 3.0 do not tell: it takes longer there
-        wait_for_markers(client, transactional_id, round_trip_s=0.0)
-    init_producer(client, transactional_id)
-    return refused

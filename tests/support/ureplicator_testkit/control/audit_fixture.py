@@ -46,7 +46,7 @@ Progress = Callable[[AuditResult], None]
 
 class AuditFixture:
     """`orders` with 2 partitions; `before_end` is called in the middle of each comparison. `differing`:
-    what each finds. `compared`: requests that were."""
+    findings of each comparison. `compared`: its requests."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()

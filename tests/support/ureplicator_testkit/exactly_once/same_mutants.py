@@ -69,7 +69,8 @@ def _always_done(self: Any, send: Any, gap: Any, count: int, code: int, now_s: f
 
 
 def _written_anyhow(self: Any, written: ControlRecordsWritten, now_s: float) -> None:
-    _WRITTEN(self, ControlRecordsWritten({}), now_s)
+    done = written.written | written.doubt.keys()
+    _WRITTEN(self, ControlRecordsWritten(done), now_s)
 
 
 def _never(send: Any, expired_ms: int) -> bool:

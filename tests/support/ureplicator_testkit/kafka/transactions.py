@@ -15,6 +15,7 @@ from itertools import count
 from ureplicator_common.kafka import ClusterUnavailable, Position, PositionOrError
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
+from ureplicator_common.kafka.transactions.control_records import ControlRecords
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.producers import Producer, TransactionProtocol
 from ureplicator_testkit.kafka.cluster import TopicPartition
@@ -49,6 +50,9 @@ class TransactionLedger(ScriptedLedger):
         """Every position that was committed, by whom."""
         self.late_markers = 0
         """Control records of fences that are written only while somebody waits."""
+        self.late_control_records = 0
+        """Next transactions without data whose responses are lost; their records come by `settle`."""
+        self._unsettled: dict[str, list[TopicPartition]] = {}
         self.data_epochs = EPOCHS
         self._data: dict[str, Producer] = {}
         self._data_ids = count(FIRST_DATA_ID)
@@ -165,7 +169,11 @@ class TransactionLedger(ScriptedLedger):
         return producer
 
     def write_control_records(self, name: str, partitions: Iterable[TargetPartition]) -> None:
-        """Control records of a producer without data."""
+        """Control records of a producer without data. Raises ClusterUnavailable."""
+        if self.late_control_records:
+            self.late_control_records -= 1
+            self._unsettled[name] = list(partitions)
+            raise ClusterUnavailable("no response to EndTxn", delay_s=0.0)
         producer = self.data_producer(name)
         for key in partitions:
             self._target.logs[key].put(
@@ -176,6 +184,11 @@ class TransactionLedger(ScriptedLedger):
                     commit=False,
                 )
             )
+
+    def settle(self, name: str) -> None:
+        """What was begun under the name is written."""
+        if name in self._unsettled:
+            self.write_control_records(name, self._unsettled.pop(name))
 
     def write_markers(self) -> None:
         while self._late_markers:
@@ -289,18 +302,8 @@ class MemoryTransactions(MemoryPositions):
         )
         return given[-1], refused
 
-    def write_control_records(
-        self, name: str, partitions: Iterable[TargetPartition]
-    ) -> dict[TargetPartition, str]:
-        unaddable = self.ledger.unaddable
-        wanted = list(partitions)
-        keys = [key for key in wanted if key not in unaddable]
-        self._request(
-            "write control records",
-            keys,
-            effect=lambda: self.ledger.write_control_records(name, keys),
-        )
-        return {key: unaddable[key] for key in wanted if key in unaddable}
+    def control_records(self, name: str) -> MemoryControlRecords:
+        return MemoryControlRecords(self, name)
 
     def wait_for_markers(self) -> None:
         self.ledger.waited += 1
@@ -320,3 +323,25 @@ class MemoryTransactions(MemoryPositions):
         if self.protocol is TransactionProtocol.IMPLICIT:
             self.ledger.bump(self.transactional_id)
         return refused
+
+
+class MemoryControlRecords(ControlRecords):
+    """Each takes effect at once, but those that are `late` until the name is initialised again."""
+
+    def __init__(self, store: MemoryTransactions, name: str) -> None:
+        self._store, self._name = store, name
+
+    def write(self, partitions: Iterable[TargetPartition]) -> dict[TargetPartition, str]:
+        ledger, wanted = self._store.ledger, list(partitions)
+        keys = [key for key in wanted if key not in ledger.unaddable]
+        self._store._request(
+            "write control records",
+            keys,
+            effect=lambda: ledger.write_control_records(self._name, keys),
+        )
+        return {key: ledger.unaddable[key] for key in wanted if key in ledger.unaddable}
+
+    def settle(self) -> None:
+        self._store._request(
+            "settle", self._name, effect=lambda: self._store.ledger.settle(self._name)
+        )

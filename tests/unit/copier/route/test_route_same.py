@@ -65,6 +65,25 @@ def test_a_killed_owner_that_sent_nothing_is_replaced_without_a_fence(fleet: Sam
     assert (fences(fleet), set(fleet.shifts(0))) == (0, {0})
 
 
+@pytest.mark.parametrize("request_name", ["data producer", "commit", "read"])
+def test_a_start_that_fails_for_a_time_is_replaced_without_a_fence(
+    fleet: SameFleet, request_name: str
+) -> None:
+    """The coordinator is away while it begins: what it found is found once more."""
+    fleet.give(0, "w1")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    put(fleet, 0, 7)
+    while copied(fleet) < 12:
+        fleet.turn(skip_s=0.001)
+    fleet.kill("w1")
+    for _ in range(3):
+        fleet.ledger.fail_next(request_name, "before")
+    put(fleet, 0, 5)
+    fleet.run_until_copied()
+    assert (fences(fleet), set(fleet.shifts(0)), copied(fleet)) == (0, {0}, 17)
+
+
 def test_a_frozen_owner_that_thaws_shifts_nothing(fleet: SameFleet) -> None:
     fleet.give(0, "w1")
     put(fleet, 0, 5)

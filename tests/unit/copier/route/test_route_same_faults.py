@@ -17,7 +17,6 @@ from ureplicator_testkit.records.batches import batch, marker
 from ureplicator_worker.copier.raw import gap_filling
 
 KEY = ("t", 0)
-NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 FAR = 20_000
 OTHER = 77
@@ -45,11 +44,11 @@ def begun(fleet: SameFleet) -> None:
     fleet.run_until_copied()
 
 
-def leave_gap(fleet: SameFleet, size: int = 3, *, number: int = 0) -> None:
+def leave_gap(fleet: SameFleet, size: int = 3) -> None:
     """Markers, and a record behind them."""
     for _ in range(size):
-        fleet.source.logs["t", number].put(marker(base_offset=0, producer_id=OTHER, commit=True))
-    put(fleet, number, 1)
+        fleet.source.logs[KEY].put(marker(base_offset=0, producer_id=OTHER, commit=True))
+    put(fleet, 0, 1)
 
 
 def test_control_records_of_unknown_outcome_are_not_repeated(fleet: SameFleet) -> None:
@@ -77,58 +76,6 @@ def test_control_records_that_are_refused(fleet: SameFleet, codes: list[ErrorCod
     begun(fleet)
     fleet.target.refuse_markers[KEY] = deque(codes)
     leave_gap(fleet)
-    fleet.run_until_copied()
-    assert set(fleet.shifts(0)) == {0}
-
-
-def by_transaction(fleet: SameFleet) -> int:
-    return fleet.ledger.done.count("write control records")
-
-
-def test_without_the_right_each_offset_of_a_gap_takes_a_transaction(fleet: SameFleet) -> None:
-    begun(fleet)
-    fleet.target.refuse_markers[KEY] = deque([NOT_ALLOWED] * 3)
-    leave_gap(fleet)
-    leave_gap(fleet, 2)
-    fleet.run_until_copied()
-    assert by_transaction(fleet) == 5
-    fleet.turn(skip_s=gap_filling.NOT_ALLOWED_S)
-    leave_gap(fleet)
-    fleet.run_until_copied()
-    assert (by_transaction(fleet), set(fleet.shifts(0))) == (5, {0})
-
-
-def test_one_transaction_serves_the_gaps_of_many_partitions(fleet: SameFleet) -> None:
-    for number in range(2):
-        fleet.give(number, "w1")
-        put(fleet, number, 5)
-    fleet.run_until_copied()
-    for number in range(2):
-        fleet.target.refuse_markers["t", number] = deque([NOT_ALLOWED] * 4)
-        leave_gap(fleet, 4, number=number)
-    fleet.run_until_copied()
-    assert by_transaction(fleet) < 7
-    assert [set(fleet.shifts(number)) for number in range(2)] == [{0}] * 2
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_transaction_of_unknown_outcome_is_not_repeated(fleet: SameFleet, when: str) -> None:
-    begun(fleet)
-    fleet.target.refuse_markers[KEY] = deque([NOT_ALLOWED] * 3)
-    fleet.ledger.fail_next("write control records", when)
-    leave_gap(fleet)
-    fleet.run_until_copied()
-    assert set(fleet.shifts(0)) == {0}
-
-
-def test_a_topic_that_may_not_be_written_says_so(fleet: SameFleet) -> None:
-    begun(fleet)
-    fleet.target.refuse_markers[KEY] = deque([NOT_ALLOWED] * 6)
-    fleet.ledger.unaddable[KEY] = "WRITE on topic t is not allowed"
-    leave_gap(fleet)
-    until(fleet, lambda: bool(fleet.workers["w1"].failures))
-    assert "WRITE on topic t" in fleet.workers["w1"].failures[-1].reason
-    fleet.ledger.unaddable.clear()
     fleet.run_until_copied()
     assert set(fleet.shifts(0)) == {0}
 
@@ -229,6 +176,44 @@ def test_a_broker_that_is_killed_shows_no_filler_beside_a_record(
     until(fleet, lambda: log.end > 23, turns=1_000)
     fleet.kill_broker(node)
     assert log.start >= 15
+    fleet.run_until_copied()
+    assert set(fleet.shifts(0)) == {0}
+
+
+def test_connections_that_are_opened_again_do_not_prolong_the_wait(
+    fleet: SameFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The followers of a neighbour on the broker time out now and then, so it gets another connection."""
+    monkeypatch.setattr(gap_filling, "RESERVE", 8)
+    monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
+    fleet.target.leaders["t", 1] = fleet.target.leaders[KEY]
+    fleet.give(1, "w1")
+    put(fleet, 1, 5)
+    fleet.run_until_copied()
+    put(fleet, 0, 30)
+    fleet.delete(KEY, 23)
+    fleet.give(0, "w1")
+    for turn in range(300):
+        if turn % 30 == 0:
+            fleet.target.refuse["t", 1] = deque([ErrorCode.REQUEST_TIMED_OUT])
+        put(fleet, 1, 2, size=50)
+        fleet.turn(skip_s=0.01)
+    assert fleet.target.logs[KEY].end > 23
+
+
+def test_a_source_that_begins_later_meanwhile_is_followed(
+    fleet: SameFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gap_filling, "RESERVE", 8)
+    monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
+    put(fleet, 0, 30)
+    fleet.delete(KEY, 23)
+    fleet.give(0, "w1")
+    until(fleet, lambda: fleet.target.logs[KEY].end == 15)
+    for turn in range(10):
+        fleet.turns(5, skip_s=0.02)
+        put(fleet, 0, 5)
+        fleet.delete(KEY, 23 + 3 * turn)
     fleet.run_until_copied()
     assert set(fleet.shifts(0)) == {0}
 

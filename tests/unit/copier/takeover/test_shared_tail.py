@@ -62,7 +62,6 @@ def read(log: BatchLog, *, sequence: int, following: int, known: bool) -> Shared
         end=log.end,
         following=following,
         known=known,
-        collects=False,
     )
     for _ in range(10):
         if tail.behind is None:

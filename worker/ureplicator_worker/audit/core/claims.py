@@ -16,7 +16,7 @@ _ENDLESS = 1 << 63
 
 
 class Claim(NamedTuple):
-    """`before`: the position that has it."""
+    """`before`: the position that makes it; it says nothing about later records."""
 
     since: int
     shift: int
@@ -31,7 +31,7 @@ class Claim(NamedTuple):
 
 UNCLAIMED = Claim(_ENDLESS, 0, _ENDLESS)
 SAME = Claim(0, 0, _ENDLESS)
-"""That of all records, also of those behind the position."""
+"""Every record has its source offset, also behind the position."""
 
 
 def claim_of(position: Position | None) -> Claim:

@@ -58,7 +58,7 @@ class Comparison:
         self._max_findings = max_findings
         self._pairs = pairs
         self._claim = claim
-        self._astray: int | None = None
+        self._wrong_shift: int | None = None
         self._history = History(tail)
         self._pending = Pending(self._history, limits, self._report)
         self._source_before, self._target_before = source.offset - 1, target.offset - 1
@@ -126,13 +126,13 @@ class Comparison:
         finding."""
         shift = self._claim.shift
         if copies == ([offset + shift for offset in offsets] if shift else offsets):
-            self._astray = None
+            self._wrong_shift = None
             return
         for offset, copy in zip(offsets, copies, strict=True):
-            before, self._astray = self._astray, copy - offset
+            before, self._wrong_shift = self._wrong_shift, copy - offset
             if self._claim.holds(offset, offset + 1, copy):
-                self._astray = None
-            elif self._astray == before:
+                self._wrong_shift = None
+            elif self._wrong_shift == before:
                 self.counts[FindingKind.SHIFTED] += 1
             else:
                 self._report(FindingKind.SHIFTED, offset, copy, "")

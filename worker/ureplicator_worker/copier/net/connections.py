@@ -90,7 +90,7 @@ class Connections:
         self._connecting: dict[Via, None] = {}
         self.health = BrokerHealth()
         self.lost: Counter[int] = Counter()
-        """Connections to each broker that were lost: behind one, it may have restarted."""
+        """Connections to each broker that were lost, or refused: behind one, it may have restarted."""
         self.opened = 0
         """Connections that were opened."""
         self.cluster_error = ""
@@ -164,6 +164,7 @@ class Connections:
             case ConnectFailed(node_id, reason):
                 take_first(self._connecting, node_id)
                 self.health.failed(node_id, reason, now_s)
+                self.lost[node_id] += 1
                 self.refresh()
             case MetadataCrashed(error):
                 raise RuntimeError("the metadata thread crashed") from error

@@ -1,13 +1,11 @@
 """Producers of the data that a copier sends exactly once without transactions.
 
 Each has a transactional id of its own, by which a successor fences it, and serves a target partition once:
-its sequences there begin at 0. So partitions share one until one of them begins again. One more is of no
-data: its transactions write control records.
+its sequences there begin at 0. So partitions share one until one of them begins again.
 """
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,19 +16,15 @@ from ureplicator_common.kafka.positions import PositionStore
 from ureplicator_common.kafka.provenance import UNCOUNTED, DataProducer
 from ureplicator_common.kafka.transactions.position_rows import TargetPartition
 from ureplicator_common.model import Partition
-from ureplicator_worker.copier.messages import Begun, ControlRecordsWritten, WriteControlRecords
+from ureplicator_worker.copier.messages import Begun
 from ureplicator_worker.copier.ownership.position_records import target_key
 from ureplicator_worker.copier.ownership.target_check import CheckedTarget, CheckTarget
 from ureplicator_worker.copier.position_values import StartPosition
 from ureplicator_worker.copier.start_position import CannotStart, cluster_errors_named
 from ureplicator_worker.lifeline.messages import Grant
 
-logger = logging.getLogger(__name__)
-
 RENEW_S = 12 * 3600.0
 """Coordinators forget a transactional id that is not used (`transactional.id.expiration.ms`, 7 days)."""
-SAID_FIRST, SAID_EVERY = 100, 10_000
-"""Transactions with control records before their time is logged for the first time, and again."""
 AGAIN_S = 60.0
 """Pause after a coordinator that did not respond: commits wait for each request to it."""
 
@@ -41,26 +35,6 @@ class _Used:
 
     id: int
     at_s: float
-
-
-@dataclass(slots=True)
-class Written:
-    """Transactions that wrote control records, and their times together."""
-
-    count: int = 0
-    took_s: float = 0.0
-
-    def add(self, took_s: float, targets: Iterable[TargetPartition]) -> None:
-        self.count, self.took_s = self.count + 1, self.took_s + took_s
-        if self.count % SAID_EVERY == SAID_FIRST:
-            topics = ", ".join(sorted({topic for topic, _ in targets}))
-            each_ms = self.took_s / self.count * 1_000
-            logger.warning(
-                "%s: for want of ALTER on the cluster each source offset without a record takes a"
-                " transaction, %.1f ms in each partition",
-                topics,
-                each_ms,
-            )
 
 
 class DataProducers:
@@ -83,8 +57,6 @@ class DataProducers:
         self._served: set[TargetPartition] = set()
         self._names: dict[Partition, str] = {}
         self._used: dict[str, _Used] = {}
-        self._without_data = ""
-        self._control_records = Written()
 
     def refused(self, begun: Iterable[Begun]) -> dict[Partition, CannotStart]:
         """Partitions for which the target cannot be used, with the reason: brokers may change, so they are
@@ -168,17 +140,6 @@ class DataProducers:
         self._names |= dict.fromkeys(partitions, current.name)
         return dict.fromkeys(partitions, current)
 
-    def write_control_records(self, wanted: WriteControlRecords) -> ControlRecordsWritten:
-        """Control records by a transaction without data."""
-        self._without_data = self._without_data or self._new_name()
-        began_s = self._clock.monotonic_s()
-        try:
-            refused = self._store.write_control_records(self._without_data, wanted.targets)
-        except ClusterUnavailable as error:
-            return ControlRecordsWritten({}, str(error))
-        self._control_records.add(self._clock.monotonic_s() - began_s, wanted.targets)
-        return ControlRecordsWritten(refused)
-
     def forget(self, partition: Partition) -> None:
         self._names.pop(partition, None)
 
@@ -217,5 +178,6 @@ def is_fenced(begun: Begun) -> bool:
     return begun.grant.settings.is_fenced(begun.partition.topic)
 
 
-def random_suffix() -> str:
-    return secrets.token_hex(4)
+def producer_name(worker: str, slot: int, new_suffix: Callable[[], str] | None = None) -> str:
+    """A name that was never used."""
+    return f"{worker}.{slot}.{new_suffix() if new_suffix else secrets.token_hex(4)}"

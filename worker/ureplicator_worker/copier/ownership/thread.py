@@ -5,16 +5,14 @@
                      |  fenced, refused, or a response missing                               v
                      +----------------------------------------------------- Commit <--- (5) copying
 
-Everything here blocks; the data loop does not. The loop puts commands into the queue of this thread, and
-the thread posts events into the loop's mailbox (`copier.messages`). Commits go one at a time. Which
-step comes next is decided by `proof_order`. This thread speaks to the target only: what a start needs from
-the source is found by another (`source_side`), so commits never wait for the source.
+Everything here blocks; the data loop does not: it puts commands into this thread's queue, and gets events by
+its mailbox (`copier.messages`). Commits go one at a time; `proof_order` decides which step comes next. What a
+start needs from the source is found by another thread (`source_side`), so commits never wait for the source.
 
-While the id must be initialised again, copying goes on if only a response was missing: data needs no
-ownership in this delivery, and what is copied twice is bounded by the next proof. If the id was *fenced*,
-another owner took something over: the loop suspends every partition until the driver's proof is back. A
-partition whose stored position is none that we committed was copied by another owner in between: it
-starts again from the store.
+While the id must be initialised again, copying goes on if only a response was missing: what is copied twice
+is bounded by the next proof. If the id was *fenced*, another owner took something over: the loop suspends all
+partitions until the driver's proof is back. One whose stored position is none that we committed had another
+owner in between: it starts again from the store.
 """
 
 from __future__ import annotations
@@ -47,6 +45,7 @@ from ureplicator_worker.copier.messages import (
     Commit,
     CommitFailed,
     Committed,
+    ControlRecordsWritten,
     FencedOut,
     FindStarts,
     Forget,
@@ -63,7 +62,8 @@ from ureplicator_worker.copier.messages import (
     StartsFound,
     WriteControlRecords,
 )
-from ureplicator_worker.copier.ownership.data_producers import DataProducers, random_suffix
+from ureplicator_worker.copier.ownership.data_producers import DataProducers, producer_name
+from ureplicator_worker.copier.ownership.gap_transactions import GapTransactions
 from ureplicator_worker.copier.ownership.joining import join
 from ureplicator_worker.copier.ownership.map_commits import MapCommits
 from ureplicator_worker.copier.ownership.missing_markers import MissingMarkers
@@ -75,6 +75,7 @@ from ureplicator_worker.copier.ownership.position_records import (
     is_transactional,
     not_shown,
     position_records,
+    target_key,
 )
 from ureplicator_worker.copier.ownership.producer_ids import ProducerIds
 from ureplicator_worker.copier.ownership.proof_order import OrderState, ProofOrder
@@ -98,10 +99,8 @@ T = TypeVar("T")
 
 
 class Ownership:
-    """`put` returns at once; results come through `post`.
-
-    `start` starts the thread; without it the caller calls `step`, whenever `timeout_s` is over.
-    """
+    """`put` returns at once; results come through `post`. Without `start` there is no thread: the caller
+    calls `step`, whenever `timeout_s` is over."""
 
     def __init__(
         self,
@@ -127,12 +126,9 @@ class Ownership:
         )
         self._producer_ids = ProducerIds(target, post)
         self._count = count
-        self._data = DataProducers(
-            store,
-            lambda: f"{worker}.{slot}.{(new_suffix or random_suffix)()}",
-            check=check,
-            clock=self._clock,
-        )
+        new_name = partial(producer_name, worker, slot, new_suffix)
+        self._data = DataProducers(store, new_name, check=check, clock=self._clock)
+        self._gap_transactions = GapTransactions(store, new_name, clock=self._clock)
         self._renewals = Renewals()
         self._markers = MissingMarkers()
         self._maps = MapCommits(map_log)
@@ -255,7 +251,9 @@ class Ownership:
             case NewProducer():
                 self._producer_ids.request()
             case WriteControlRecords():
-                self._post(self._data.write_control_records(command))
+                proven = self._order.state is OrderState.PROVEN
+                write = self._gap_transactions.write
+                self._post(write(command) if proven else ControlRecordsWritten())
             case Locate(partition):
                 self._gaps[partition] = command
                 self.source_side.request(command)
@@ -288,7 +286,8 @@ class Ownership:
                 by_topic((grant.target_topic, part.number) for part, grant in granted.items())
             )
         self._order.proven()
-        stored, hidden = readable(found), not_shown(granted, unreadable(found))
+        errors = {**unreadable(found), **self._gap_transactions.unsettled(found)}
+        stored, hidden = readable(found), not_shown(granted, errors)
         for partition, error in hidden.items():
             self._fail(partition, f"target: {error}")
         granted = {part: grant for part, grant in granted.items() if part not in hidden}
@@ -396,6 +395,7 @@ class Ownership:
         for partition, event in {**at_once, **later}.items():
             start = event.beginning
             self._order.begin(partition, start.committed if partition in later else start.position)
+            self._count.began(target_key(event))
             self._post(event)
 
     def _commit_first(

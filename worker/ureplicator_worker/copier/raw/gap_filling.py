@@ -6,8 +6,8 @@
 A control record takes an offset, and no consumer sees it. WriteTxnMarkers writes one for each entry, under
 the producer of the data, whose sequences go on: so a successor that fences that producer fences late ones
 of these, too. Where a leader may have forgotten it, since its last batch is old, a control record would have
-its sequences begin anew, so these are NOBODY's. Without the right to that, ALTER on the cluster, each
-is written by a transaction of another producer that holds no data (`WriteControlRecords`), one at a time.
+its sequences begin anew, so these are NOBODY's. Without ALTER on the cluster every control record is
+written by a transaction that holds no data (`WriteControlRecords`), one after the other.
 
 A log that begins far from zero gets batches of empty records, the fillers, and the log's start is moved
 behind them before the next (DeleteRecords), for the first time before there is any: it may not be allowed.
@@ -32,9 +32,10 @@ from ureplicator_worker.batches.fillers import filler
 from ureplicator_worker.copier.messages import ControlRecordsWritten, WriteControlRecords
 from ureplicator_worker.copier.net.buffers import Lease
 from ureplicator_worker.copier.net.connection import BrokerConnection, ConnectionClosed
-from ureplicator_worker.copier.net.connections import Connections, Via, available
+from ureplicator_worker.copier.net.connections import NO_VIA, Connections, Via, available
 from ureplicator_worker.copier.raw.batch import Batch
 from ureplicator_worker.copier.raw.confirmations import Confirmations
+from ureplicator_worker.copier.raw.log_start import BrokerRun
 from ureplicator_worker.copier.raw.partition import SendSide, TopicPartition, same_offsets
 from ureplicator_worker.copier.raw.window_queue import MARKERS_AT_MOST
 from ureplicator_worker.wire import delete_records_api, markers_api
@@ -57,7 +58,7 @@ STORED_S = 65.0
 REPEAT_S = 1.0
 """Pause between requests for the same start of a log."""
 NOT_ALLOWED_S = 60.0
-"""Time for which control records are written by transactions, before the right is looked for again."""
+"""Time for which transactions fill gaps after a refusal, before control records are requested again."""
 LOST = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 """For a partition that a response does not name."""
 NOT_APPENDED = LEADER_MOVED | {ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -79,9 +80,9 @@ class Marked:
 
 @dataclass(slots=True)
 class Deleted:
-    """A request in flight, over the connection `serial`, that moves the starts of logs to these offsets."""
+    """A request in flight to a run of a broker that moves the starts of logs to these offsets."""
 
-    serial: int
+    run: BrokerRun
     starts: dict[TopicPartition, tuple[SendSide, int]]
 
 
@@ -118,21 +119,19 @@ class GapFiller:
         producer whose last batch is of a time before `expired_ms`."""
         marked: dict[Via, dict[TopicPartition, SendSide]] = {}
         deleted: dict[Via, dict[TopicPartition, SendSide]] = {}
-        transacted: list[SendSide] = []
         for send in sends:
             if now_s < send.retry_at_s or send.deleting:
                 continue
             step = self._step(send, now_s)
-            if step is Marked and now_s < self._allowed_at_s:
-                transacted.append(send)
-            elif step is not None:
+            if step is not None:
                 via = available(
                     self._connections, Via(self._leader(send), send.traffic(now_s)), now_s
                 )
                 wanted = marked if step is Marked else deleted
                 wanted.setdefault(via, {})[send.topic_partition] = send
+        transacted: list[SendSide] = []
         for via, group in marked.items():
-            self._mark(via, group, now_s, expired_ms)
+            transacted += self._mark(via, group, now_s, expired_ms)
         for via, group in deleted.items():
             self._delete(via, group, now_s)
         if transacted and not self._transacted:
@@ -163,7 +162,7 @@ class GapFiller:
             self._passed(send, gap)
             return None
         if send.filling:
-            if send.log_start < send.window.target_end:
+            if send.log_start.offset < send.window.target_end:
                 return Deleted
             self._fill(send, missing - RESERVE, now_s)
             return None
@@ -204,13 +203,17 @@ class GapFiller:
         group: Mapping[TopicPartition, SendSide],
         now_s: float,
         expired_ms: int,
-    ) -> None:
+    ) -> Iterable[SendSide]:
+        """Request control records. Returns the sides that may send, where they need a transaction."""
         connection = self._ready(via, group.values(), now_s)
         if connection is None:
-            return
+            return ()
+        sendable = self._confirmations.sendable(deque(group.values()), connection)
+        if now_s < self._allowed_at_s:
+            return sendable
         wanted: dict[TopicPartition, Filling] = {}
         gaps: dict[TopicPartition, tuple[SendSide, Batch, int]] = {}
-        for send in self._confirmations.sendable(deque(group.values()), connection):
+        for send in sendable:
             assert send.window.producer is not None
             gap = send.window.begin_gap()
             count = min(MARKERS, send.window.missing_before(gap))
@@ -222,11 +225,12 @@ class GapFiller:
         if wanted:
             request = partial(markers_api.request, wanted, coordinator_epoch=0)
             self._send(via, connection, request, Marked(gaps), now_s)
+        return ()
 
     def _transact(self, sends: Iterable[SendSide], now_s: float) -> None:
         for send in sends:
             self._transacted[send.topic_partition] = send, send.window.begin_gap()
-            send.sent_at_s = now_s
+            send.sent_via, send.sent_at_s = NO_VIA, now_s
         self._post(WriteControlRecords(tuple(self._transacted)))
 
     def written(self, written: ControlRecordsWritten, now_s: float) -> None:
@@ -235,14 +239,17 @@ class GapFiller:
         for key, (send, gap) in transacted.items():
             if not send.window.is_in_flight(gap):
                 continue
-            if written.error:
-                self._failed(send, f"{IN_DOUBT}: {written.error}", True)
-            elif key in written.refused:
+            if key in written.written:
+                self._marked(send, gap, 1, ErrorCode.NONE, now_s)
+            elif key in written.doubt:
+                self._failed(send, f"{IN_DOUBT}: {written.doubt[key]}", True)
+            else:
                 send.window.lost(gap)
+                send.retry_at_s = now_s + RETRY_S
+                self._activate(send)
+            if key in written.refused:
                 reason = written.refused[key]
                 self._failed(send, f"offsets without a record cannot be filled: {reason}", True)
-            else:
-                self._marked(send, gap, 1, ErrorCode.NONE, now_s)
 
     def _delete(self, via: Via, group: Mapping[TopicPartition, SendSide], now_s: float) -> None:
         connection = self._ready(via, group.values(), now_s)
@@ -253,7 +260,8 @@ class GapFiller:
             send.deleting = True
         offsets = {key: start for key, (_, start) in starts.items()}
         request = partial(delete_records_api.request, offsets, timeout_ms=DELETE_TIMEOUT_MS)
-        self._send(via, connection, request, Deleted(connection.serial, starts), now_s)
+        run = via.node_id, self._connections.lost[via.node_id]
+        self._send(via, connection, request, Deleted(run, starts), now_s)
 
     def _ready(self, via: Via, sends: Iterable[SendSide], now_s: float) -> BrokerConnection | None:
         """A connection that takes a request; without one they try again later."""
@@ -298,7 +306,7 @@ class GapFiller:
             for key, (send, start) in request.starts.items():
                 if send.deleting:
                     code = max(codes.get(key, [LOST]))
-                    self._started(send, start, code, now_s, serial=request.serial)
+                    self._started(send, start, code, now_s, run=request.run)
 
     def _marked(self, send: SendSide, gap: Batch, count: int, code: int, now_s: float) -> None:
         """The answer is that to the last of them: of several it leaves those before it open."""
@@ -320,12 +328,14 @@ class GapFiller:
             self._failed(send, f"{IN_DOUBT}: {error_name(code)}", True)
         self._activate(send)
 
-    def _started(self, send: SendSide, start: int, code: int, now_s: float, *, serial: int) -> None:
+    def _started(
+        self, send: SendSide, start: int, code: int, now_s: float, *, run: BrokerRun
+    ) -> None:
         send.deleting = False
         if code == ErrorCode.NONE:
             send.window.sure_end = max(send.window.sure_end, start)
             send.begins = send.window.due_gap is not None
-            self._see_stored(send, start, now_s, serial=serial)
+            self._see_stored(send, start, now_s, run=run)
         elif code == ErrorCode.POLICY_VIOLATION and not send.filling:
             send.begins = False  # a log that is compacted only begins with control records
         elif code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -340,16 +350,12 @@ class GapFiller:
             self._retry(send, code, now_s)
         self._activate(send)
 
-    def _see_stored(self, send: SendSide, start: int, now_s: float, *, serial: int) -> None:
-        """The broker of that connection has the start in its memory, and writes it in due time."""
-        if (start, serial) != (send.log_start, send.start_serial):
-            send.log_start, send.start_serial = start, serial
-            send.start_stored_at_s = now_s + STORED_S
-        send.start_stored = now_s >= send.start_stored_at_s
-        if send.start_stored:
-            return
+    def _see_stored(self, send: SendSide, start: int, now_s: float, *, run: BrokerRun) -> None:
+        """Note that the run of a broker has the start in its memory, and ask again until it is on disk."""
+        send.log_start.moved(start, run, now_s, stored_s=STORED_S)
         gap = send.window.due_gap
-        if gap is not None and send.window.missing_before(gap) <= RESERVE:
+        is_due = gap is not None and send.window.missing_before(gap) <= RESERVE
+        if is_due and not send.log_start.is_stored:
             send.retry_at_s = now_s + REPEAT_S
 
     def _retry(self, send: SendSide, code: int, now_s: float) -> None:
@@ -383,8 +389,8 @@ def start_of(send: SendSide) -> int:
 
 
 def is_start_stored(send: SendSide) -> bool:
-    """No broker that is killed shows a filler again."""
-    return send.start_stored or send.window.position <= RESERVE
+    """True if no broker can show a filler again after a kill."""
+    return send.log_start.is_stored or send.window.position <= RESERVE
 
 
 def at_gap(send: SendSide) -> bool:
@@ -416,9 +422,9 @@ def shifted(send: SendSide, batch: Batch, target: int) -> SameOffsets:
 def filling_text(send: SendSide) -> str:
     """Offsets that are filled before the first record, and the time that the rest takes at least."""
     done, whole = send.window.target_end, send.window.position
-    if whole - done <= RESERVE:
-        return f"filling offsets: brokers store within a minute that the log begins at {whole:,}"
-    left_s = (whole - done) / FILLED_RECORDS_S
+    if RESERVE < whole <= done + RESERVE:
+        return f"filling offsets: {done:,} of {whole:,}, brokers store that within {STORED_S:.0f} s"
+    left_s = (whole - done) / FILLED_RECORDS_S + STORED_S
     return f"filling offsets: {done:,} of {whole:,}, {left_s:,.0f} s left at least"
 
 

@@ -24,6 +24,7 @@ from ureplicator_worker.copier.net.connections import (
     Via,
 )
 from ureplicator_worker.copier.position_values import Counted, StartPosition
+from ureplicator_worker.copier.raw.log_start import LogStart
 from ureplicator_worker.copier.raw.send_window import SendWindow
 from ureplicator_worker.copier.raw.target_offsets import TargetOffsets
 from ureplicator_worker.copier.raw.window_queue import MARKERS_AT_MOST
@@ -151,9 +152,8 @@ class SendSide:
     position has moved over a hole since. `stored_sequence`: of a position that is stored by then.
     `same`: how far offsets are those of the source; None where they need not be. `begins`: nothing is copied,
     and the target's log is to begin where the source's does; `filling`: fillers are missing before that;
-    `log_start`: the target's log holds nothing before it; `deleting`: it is moving. `start_stored`: the
-    broker of the connection `start_serial` has surely written it, as from `start_stored_at_s` on. `shared`:
-    the producer may still be another owner's, too; `old`: what is sent may be so old that brokers forget it.
+    `log_start`: the target's log holds nothing before it; `deleting`: it is moving. `shared`: the producer
+    may still be another owner's, too; `old`: what is sent may be so old that brokers forget it.
     """
 
     partition: Partition
@@ -182,10 +182,7 @@ class SendSide:
     begins: bool = False
     filling: bool = False
     deleting: bool = False
-    log_start: int = -1
-    start_serial: int = -1
-    start_stored_at_s: float = 0.0
-    start_stored: bool = False
+    log_start: LogStart = field(default_factory=LogStart)
     shared: bool = False
     old: bool = False
     shift_reason: str = ""

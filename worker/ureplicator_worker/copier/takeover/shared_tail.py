@@ -30,10 +30,9 @@ class SharedTail(TargetTail):
         end: int,
         following: int,
         known: bool,
-        collects: bool,
     ) -> None:
         newer = Producer(sent.id, sent.epoch + 1)
-        super().__init__(sent=sent, target_end=target_end, fence=newer, end=end, collects=collects)
+        super().__init__(sent=sent, target_end=target_end, fence=newer, end=end, collects=False)
         self._next, self._known = following, known
         if known and following == sent.sequence:
             self.behind = Behind(0, end, shared=sent)

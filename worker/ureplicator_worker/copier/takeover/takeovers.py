@@ -70,8 +70,10 @@ class Takeovers:
         self._found: dict[TargetPartition, Found] = {}
         self._tries: dict[str, int] = {}
         """Of producers to be fenced."""
-        self._tried: dict[TargetPartition, tuple[str, int]] = {}
-        """Producers that were shared, and from which sequence on."""
+        self._found_shared: dict[TargetPartition, tuple[str, int]] = {}
+        """Producers that may be shared, and from which sequence on."""
+        self._shared_once: dict[TargetPartition, tuple[str, int]] = {}
+        """Those of them that a partition began with."""
 
     def collect(self, partition: TargetPartition) -> None:
         self._collected.add(partition)
@@ -138,19 +140,26 @@ class Takeovers:
                     found[key] = end
                 elif is_away(of_leader):
                     found[key] = of_leader
-                elif following >= 0 and self._tried.get(key) != (name_of(sent[key]), following):
-                    self._tried[key] = (name_of(sent[key]), following)
+                elif following >= 0 and self._may_share(key, name_of(sent[key]), following):
                     tails[key] = self._shared_tail(key, sent[key], end, following, of_leader)
         found |= read_logs(self._target, view, tails)
         for key, tail in tails.items():
             if tail.behind is not None and tail.behind.shared is not None:
                 found[key] = tail.behind
-                self._tried[key] = (name_of(sent[key]), tail.behind.shared.sequence)
+                self._found_shared[key] = name_of(sent[key]), tail.behind.shared.sequence
         return {
             key: behind
             for key, behind in found.items()
             if not isinstance(behind, TargetLost | Uncountable)
         }
+
+    def _may_share(self, key: TargetPartition, name: str, sequence: int) -> bool:
+        """False where it was shared at the same sequence before, in vain, or records are to be compared."""
+        return key not in self._collected and self._shared_once.get(key) != (name, sequence)
+
+    def began(self, partition: TargetPartition) -> None:
+        if partition in self._found_shared:
+            self._shared_once[partition] = self._found_shared.pop(partition)
 
     def _shared_tail(
         self,
@@ -167,7 +176,6 @@ class Takeovers:
             end=end,
             following=following,
             known=is_known(provenance.appends, states),
-            collects=key in self._collected,
         )
 
     def _counted(
