@@ -13,10 +13,10 @@ from ureplicator_testkit.seeds import seeds
 
 MODULE = "ureplicator_testkit.exactly_once"
 
-SAME = "tests/unit/copier/route/test_route_same.py::test_"
-DOUBT = "tests/unit/copier/route/test_route_same_doubt.py::test_"
-FAULTS = "tests/unit/copier/route/test_route_same_faults.py::test_"
-BY_TRANSACTION = "tests/unit/copier/route/test_route_same_transactions.py::test_"
+SAME = "tests/unit/copier/same_offsets/test_same_offsets.py::test_"
+DOUBT = "tests/unit/copier/same_offsets/test_doubt.py::test_"
+FAULTS = "tests/unit/copier/same_offsets/test_faults.py::test_"
+BY_TRANSACTION = "tests/unit/copier/same_offsets/test_transactions.py::test_"
 WINDOW = "tests/unit/copier/raw/test_gaps_in_window.py::test_"
 TAIL = "tests/unit/copier/takeover/test_shared_tail.py::test_"
 

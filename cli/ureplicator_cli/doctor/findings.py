@@ -57,8 +57,8 @@ _DO = {
     Right.DELETE_RECORDS: "allow DELETE on the target topics whose offsets are to be the same",
 }
 _OPTIONAL = (Right.CREATE_TOPICS, Right.DELETE_RECORDS, Right.CONTROL_RECORDS)
-"""Missing rights that are only warnings: of the first two, since single topics may have them; of the last, since
-transactions replace it."""
+"""Rights whose lack is a warning only: of the first two, since single topics may have them; of the last,
+since transactions replace it."""
 
 
 class Level(StrEnum):
