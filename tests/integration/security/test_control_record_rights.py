@@ -26,7 +26,8 @@ from ureplicator_worker.lifeline.messages import Grant
 
 pytestmark = pytest.mark.integration
 
-TURNS = 6
+TURNS = 12
+"""Enough for a hundred offsets without a record, behind which the copier logs how they were filled."""
 DELETED = 20
 
 
@@ -64,6 +65,7 @@ def test_gaps_are_filled_by_transactions(
     driver = lane.start(1, grant=same, properties=logins(secured, "SCRAM-SHA-512"))
     driver.wait_caught_up(COPIED_S)
     driver.stop()
+    assert "without ALTER on the cluster" in driver.process.log_text()
     assert_same(lane)
     assert ends(lane.target, lane)[0][0] == DELETED
 

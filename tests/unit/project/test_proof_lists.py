@@ -32,6 +32,7 @@ def names_in(path: str) -> frozenset[str]:
         ("KIP-3", 16),
         ("KIP-656", 13),
         ("KIP-545", 7),
+        ("The same offsets", 5),
         ("Scenarios of MirrorMaker 2", 13),
         ("Bad input", 7),
         ("Known faults of brokers", 6),
