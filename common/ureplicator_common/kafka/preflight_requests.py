@@ -266,7 +266,7 @@ def _producer_id(client: ClusterClient) -> int:
 
 
 def _transaction(transactional_id: str, client: ClusterClient) -> int:
-    """Of a producer that does not exist, so no transaction is ended."""
+    """Error code of EndTxn for a producer that does not exist, so no transaction is ended."""
     request = EndTxnRequest(
         version=END_TXN_VERSION,
         transactional_id=f"{transactional_id}-{uuid.uuid4().hex}",

@@ -27,7 +27,7 @@ from ureplicator_worker.lifeline.messages import Grant
 pytestmark = pytest.mark.integration
 
 TURNS = 12
-"""Enough for a hundred offsets without a record, behind which the copier logs how they were filled."""
+"""They leave over a hundred offsets without a record. Then the copier logs how they were filled."""
 DELETED = 20
 
 

@@ -1,1 +1,1 @@
-"""What the same offsets cost: copies without gaps and with them, and a log that begins far up."""
+"""Cost of the same offsets: copies without gaps and with them, and a log that begins far up."""

@@ -1,4 +1,4 @@
-"""What the same offsets cost beside mapped ones, exactly once: without gaps, with gaps, and far from zero."""
+"""Cost of the same offsets beside mapped ones, exactly once: without gaps, with gaps, and far from zero."""
 
 from __future__ import annotations
 

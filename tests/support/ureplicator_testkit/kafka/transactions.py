@@ -186,7 +186,7 @@ class TransactionLedger(ScriptedLedger):
             )
 
     def settle(self, name: str) -> None:
-        """What was begun under the name is written."""
+        """Write what was begun under the name."""
         if name in self._unsettled:
             self.write_control_records(name, self._unsettled.pop(name))
 

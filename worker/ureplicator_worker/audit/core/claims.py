@@ -1,4 +1,4 @@
-"""What the position of a partition with equal offsets claims about its copy.
+"""Claims of positions about the offsets of copies, of partitions that shall have those of the source.
 
 Records of the source from `since` to before `before` lie at the target `shift` higher. A claim is about the
 past, so it stays true whatever is copied later: where a takeover shifts what follows, later positions have
