@@ -78,7 +78,7 @@ def test_rights_that_are_denied_are_named(
         "may not write transactions": "failure",
         "may not commit positions": "failure",
         "may not create topics": "warning",
-        "may not write control records": "failure",
+        "may not write control records": "warning",
         "may not delete records": "warning",
     }
     with granted(secured.target, denials(fleet)):
