@@ -23,10 +23,11 @@ import logging
 import os
 import queue
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +122,23 @@ class _Engines:
     pages: Pages
 
 
+@contextmanager
+def exits_unprinted() -> Iterator[None]:
+    """Meanwhile, a SystemExit of a signal handler that runs in a finalizer is not printed with a traceback.
+    Python drops it there, so whoever raises it remembers the signal, too."""
+    former = sys.unraisablehook
+
+    def print_others(unraisable: Any) -> None:
+        if unraisable.exc_type is not SystemExit:
+            former(unraisable)
+
+    sys.unraisablehook = print_others
+    try:
+        yield
+    finally:
+        sys.unraisablehook = former
+
+
 class Worker:
     """`connect(timeout_s)` waits for a session; `exit_process` ends the process at once."""
 
@@ -150,7 +168,8 @@ class Worker:
     def run(self) -> int:
         with ExitStack() as closing:
             try:
-                started = self._open(closing)
+                with exits_unprinted():
+                    started = self._open(closing)
             except (PermanentError, SystemExit, KeyboardInterrupt) as error:
                 return self._not_started(error)
             finally:
