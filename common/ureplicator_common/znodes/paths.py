@@ -79,6 +79,8 @@ class Paths:
         self.history = f"{self.root}/history"
         self.isolated = f"{self.root}/isolated"
         self.audits = AuditPaths(f"{self.root}/audits")
+        self.cutovers = f"{self.root}/cutovers"
+        self.cutover_requests = f"{self.root}/cutover-requests"
 
     @property
     def skeleton(self) -> tuple[str, ...]:
@@ -104,6 +106,8 @@ class Paths:
             self.measures.loads,
             self.measures.usages,
             *self.audits.skeleton,
+            self.cutovers,
+            self.cutover_requests,
         )
 
     def controller(self, id: str) -> str:
@@ -153,6 +157,12 @@ class Paths:
 
     def current_state(self, worker: WorkerId) -> str:
         return f"{self.current}/{worker}"
+
+    def cutover(self, name: str) -> str:
+        return f"{self.cutovers}/{name}"
+
+    def cutover_request(self, name: str) -> str:
+        return f"{self.cutover_requests}/{name}"
 
     def history_block(self, number: int) -> str:
         return f"{self.history}/{number}"
