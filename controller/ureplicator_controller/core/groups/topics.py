@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import LaneKind, Route
+from ureplicator_common.model import LaneKind, Route, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -38,5 +38,7 @@ def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
             is_raw=settings.value.lane(key.topic) is LaneKind.RAW,
         )
         for key, stored in snapshot.topics.items()
-        if key.route == route and key not in snapshot.unreadable_topics
+        if key.route == route
+        and key not in snapshot.unreadable_topics
+        and stored.value.state is not TopicState.REVERSED
     }
