@@ -6,8 +6,8 @@
 | `cutovers/<name>`          | the leader: the state, and all that a successor needs to go on or back |
 
 A name may be cut over again and again, in either direction: each request is a *run* of its own. What a run
-leaves behind for later ones stays in the node: fences that are in force, and *turns*, which are the offsets at
-which the direction of the copy changed.
+leaves behind for later ones stays in the node: fences that are in force, and *turns*, the offsets at which
+the direction of the copy changed.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class CutoverPlan(Content):
     `route`: clients leave its source. `topic_patterns`, `group_patterns`: as operators gave them. `topics`:
     with their numbers of partitions; `groups`: names. `acls`: of the fence `acl`. `principal`: of the fleet,
     which goes on writing. `waits_for_groups`: until they have no members at the source; else their offsets
-    are taken as they are. `aborts_transactions`: those that are open behind the fence are aborted.
+    are taken as they are. `aborts_transactions`: those that are open behind the fence are aborted. A run that is
+    not OPEN `limit_s` after its fence was begun is aborted.
     """
 
     id: str
@@ -102,6 +103,7 @@ class CutoverPlan(Content):
     principal: str = ""
     acls: AclChange = AclChange()
     way_back: bool = True
+    limit_s: float = 60.0
     waits_for_groups: bool = False
     aborts_transactions: bool = False
 
@@ -165,11 +167,13 @@ class Turn(Content):
 class Cutover(Content):
     """`cutovers/<name>`: the run under way, or the last one.
 
-    `fencing`: the fence is being raised, so lifting it may be needed though the state is PLANNED. `fences`: by
-    cluster, what to lift there. `ends`: of the source, up to which it is drained. `groups_before`: offsets at
-    the target, for an abort. `groups`: outcome of each that was moved. `waits`: who is in the way.
-    `rehearsed_ms`: time that each step took in a rehearsal. `began_ms`: start of the run, `fenced_ms`: of the
-    fence, `opened_ms`: the time at which writers could go on at the target; 0: not yet.
+    `wanted`: what the leader does about it; ABORT also where it gives up by itself, for `reason`. `fencing`:
+    the fence is being raised, so it may have to be lifted though the state is PLANNED. `fences`: by cluster,
+    what to lift there. `ends`: of the source, up to which it is drained. `groups_before`: offsets at the
+    target, for an abort. `groups`: outcome of each that was moved. `waits`: who is in the way.
+    `rehearsed_ms`: time that each step took in a rehearsal. `fenced_ms`: the time at which the fence was
+    begun, `opened_ms`: at which writers could go on at the target; 0: not yet. `late_offsets`: all that were
+    written behind the fence; `late` names the first of them.
     """
 
     run: str
@@ -177,7 +181,6 @@ class Cutover(Content):
     state: CutoverState = CutoverState.PLANNED
     wanted: Wanted = Wanted.PLAN
     reason: str = ""
-    began_ms: int = 0
     fenced_ms: int = 0
     opened_ms: int = 0
     fencing: bool = False

@@ -23,7 +23,8 @@ ClusterTopic = tuple[str, str]
 def copies_by_target(snapshot: Snapshot) -> dict[ClusterTopic, TopicKey]:
     """Target topics, each with the source topic that is copied to it; the first one of several.
 
-    Those that a cutover has reversed are none any more. A topic whose intent cannot be read is copied on: it counts under the name that its route gives it.
+    Those that a cutover has reversed are none any more. A topic whose intent cannot be read is copied on: it
+    counts under the name that its route gives it.
     """
     found: dict[ClusterTopic, TopicKey] = {}
     for key in sorted({*snapshot.topics, *snapshot.unreadable_topics}):
