@@ -23,11 +23,10 @@ import logging
 import os
 import queue
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +48,7 @@ from ureplicator_worker.engines.assignment import AssignmentWatch, RouteSettings
 from ureplicator_worker.engines.copier_inbox import CopierInbox
 from ureplicator_worker.engines.event_loop import EventLoop
 from ureplicator_worker.engines.event_queue import EventQueue
+from ureplicator_worker.engines.exits import exits_unprinted
 from ureplicator_worker.engines.fencing import FenceIds, Fencer, kafka_fence
 from ureplicator_worker.engines.ownership_proof import OwnershipProver
 from ureplicator_worker.engines.pages import Pages
@@ -120,23 +120,6 @@ class _Engines:
     abort: ProcessAbort
     watchdog: Watchdog
     pages: Pages
-
-
-@contextmanager
-def exits_unprinted() -> Iterator[None]:
-    """Meanwhile, a SystemExit of a signal handler that runs in a finalizer is not printed with a traceback.
-    Python drops it there, so whoever raises it remembers the signal, too."""
-    former = sys.unraisablehook
-
-    def print_others(unraisable: Any) -> None:
-        if unraisable.exc_type is not SystemExit:
-            former(unraisable)
-
-    sys.unraisablehook = print_others
-    try:
-        yield
-    finally:
-        sys.unraisablehook = former
 
 
 class Worker:

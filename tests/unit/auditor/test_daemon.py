@@ -1,6 +1,12 @@
-"""Process of an auditor, without Spark: its registration."""
+"""Process of an auditor, without Spark: its registration, and a signal during its start."""
 
 from __future__ import annotations
+
+import sys
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
 
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import OutcomeUnknown
@@ -51,3 +57,32 @@ def test_each_session_has_a_live_node() -> None:
     client.restore()
     assert auditor._register_again(40_200) == client.session() != before
     assert store.children("/ureplicator/test/audits/auditors") == ["a1"]
+
+
+class SignalWhenCollected:
+    """A signal comes while its finalizer runs: Python drops what the handler raises."""
+
+    def __init__(self, auditor: Auditor) -> None:
+        self._auditor = auditor
+
+    def __del__(self) -> None:
+        self._auditor.stop()
+
+
+def test_a_signal_in_a_finalizer_during_the_start_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    auditor = auditor_on(MemoryCoordination(store))
+    printed: list[Any] = []
+
+    def parts(spark: Any) -> tuple[Mock, list[Any]]:
+        SignalWhenCollected(auditor)
+        return Mock(), []
+
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    monkeypatch.setattr(auditor, "_open", lambda closing: (Mock(), Mock()))
+    monkeypatch.setattr(auditor, "_parts", parts)
+    assert auditor.run() == 0
+    assert printed == []
+    assert store.node("/ureplicator/test/audits/auditors/a1") is None

@@ -1,4 +1,4 @@
-"""Signals that come while a worker starts."""
+"""Exits that are raised while a process starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ureplicator_worker.daemon import exits_unprinted
+from ureplicator_worker.engines.exits import exits_unprinted
 
 
 class Raising:

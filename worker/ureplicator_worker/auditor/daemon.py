@@ -56,6 +56,7 @@ from ureplicator_worker.auditor.pages import AuditorPages
 from ureplicator_worker.auditor.preparation import Preparation, continuous_routes
 from ureplicator_worker.auditor.requests import Compare, RequestedAudits
 from ureplicator_worker.auditor.session import AuditorSession
+from ureplicator_worker.engines.exits import exits_unprinted
 from ureplicator_worker.engines.watchdog import print_error
 
 logger = logging.getLogger(__name__)
@@ -115,8 +116,9 @@ class Auditor:
             try:
                 if self._stopping.is_set():
                     return self._ended()
-                web, spark = self._open(closing)
-                requests, followers = self._parts(spark)
+                with exits_unprinted():
+                    web, spark = self._open(closing)
+                    requests, followers = self._parts(spark)
             except PermanentError as error:  # also if a signal to the whole group ended the JVM
                 self._failures.put(str(error))
                 return self._ended()

@@ -12,7 +12,6 @@ fences the copier anyway.
 from __future__ import annotations
 
 import logging
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -36,6 +35,7 @@ from ureplicator_worker.copier.loop.socket_selector import SocketSelector
 from ureplicator_worker.copier.messages import OwnershipEvent
 from ureplicator_worker.copier.net.buffers import RouteShares
 from ureplicator_worker.copier.net.metadata import ClusterMetadata, MetadataEvent
+from ureplicator_worker.copier.ownership.data_producers import random_suffix
 from ureplicator_worker.copier.ownership.target_check import KafkaTargetCheck
 from ureplicator_worker.copier.ownership.thread import Ownership
 from ureplicator_worker.copier.raw.byte_limits import ByteLimits, RouteLimits
@@ -273,7 +273,7 @@ class Copier:
             check=KafkaTargetCheck(
                 target,
                 topic=probe_topic(config.fleet),
-                new_id=lambda: f"{self._transactional_id(route)}.probe.{secrets.token_hex(4)}",
+                new_id=lambda: f"{self._transactional_id(route)}.probe.{random_suffix()}",
                 wall_s=time.time,
             ),
         )

@@ -228,6 +228,14 @@ class LedgerFleet:
         for _ in range(count):
             self.turn(skip_s=skip_s)
 
+    def run_until(self, reached: Callable[[], bool], *, turns: int = 500) -> None:
+        """Turns of a millisecond, until it is reached."""
+        for _ in range(turns):
+            if reached():
+                return
+            self.turn(skip_s=0.001)
+        raise AssertionError(f"not in {turns} turns")
+
     def run_until_copied(self, *, skip_s: float = 0.1) -> None:
         """Every partition is its wanted worker's, and all of it is committed."""
         for _ in range(TURNS):

@@ -14,12 +14,15 @@ from unittest.mock import patch
 
 from ureplicator_common.kafka.provenance import Provenance, SameOffsets
 from ureplicator_testkit.copier.fenced_fleet import FENCED, FencedFleet
+from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.transaction_fleet import committed
 from ureplicator_testkit.kafka.cluster import TopicPartition
-from ureplicator_testkit.records.batches import Record
+from ureplicator_testkit.records.batches import Record, marker
 from ureplicator_worker.copier.raw import gap_filling
 
 SAME = replace(FENCED, same_offsets=".*")
+OTHER = 77
+"""Producer of others."""
 CHECKPOINT_S, STORED_S, REPEAT_S = 0.5, 0.55, 0.05
 
 
@@ -42,6 +45,20 @@ class SameFleet(FencedFleet):
         if self._unstored_s >= CHECKPOINT_S:
             self._unstored_s = 0.0
             self._stored.update((key, log.start) for key, log in self.target.logs.items())
+
+    def begin(self, *numbers: int) -> None:
+        """`w1` copies five records of each partition."""
+        for number in numbers:
+            self.give(number, "w1")
+            put(self, number, 5)
+        self.run_until_copied()
+
+    def leave_gap(self, size: int = 3, *, number: int = 0) -> None:
+        """Markers of another producer at the source, and a record behind them."""
+        for _ in range(size):
+            written = marker(base_offset=0, producer_id=OTHER, commit=True)
+            self.source.logs["t", number].put(written)
+        put(self, number, 1)
 
     def kill_broker(self, node: int) -> None:
         """A broker of the target is killed, and runs again at once."""

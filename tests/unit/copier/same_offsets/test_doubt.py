@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,24 +11,9 @@ from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_common.model import GapPolicy
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.same_fleet import SAME, SameFleet
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
 from ureplicator_testkit.kafka.memory_kafka import MemoryKafka
-from ureplicator_worker.copier.raw import gap_filling
 
 KEY = ("t", 0)
-
-
-@pytest.fixture
-def fleet() -> Iterator[SameFleet]:
-    fleet = SameFleet(PROTOCOLS[0], "w1", "w2", nodes=2, settings=SAME)
-    yield fleet
-    fleet.close()
-
-
-@pytest.fixture
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gap_filling, "RESERVE", 8)
-    monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
 
 
 def leader(fleet: SameFleet) -> int:
@@ -39,18 +23,7 @@ def leader(fleet: SameFleet) -> int:
 def delay_next(fleet: SameFleet) -> None:
     """The next batch of the owner stays on its way, and the owner is gone."""
     fleet.target.delaying.add(leader(fleet))
-    for _ in range(500):
-        if leader(fleet) not in fleet.target.delaying:
-            break
-        fleet.turn(skip_s=0.001)
-    else:
-        raise AssertionError("nothing was sent")
-
-
-def begun(fleet: SameFleet, count: int = 5) -> None:
-    fleet.give(0, "w1")
-    put(fleet, 0, count)
-    fleet.run_until_copied()
+    fleet.run_until(lambda: leader(fleet) not in fleet.target.delaying)
 
 
 def values(fleet: SameFleet) -> int:
@@ -60,7 +33,7 @@ def values(fleet: SameFleet) -> int:
 def test_a_record_that_is_skipped_hides_no_other(fleet: SameFleet) -> None:
     """The former owner's try of it arrives under the sequence of what follows."""
     fleet.publish(replace(SAME, abort_on_send_failure=False))
-    begun(fleet)
+    fleet.begin(0)
     put(fleet, 0, 1)
     delay_next(fleet)
     fleet.kill("w1")
@@ -76,7 +49,7 @@ def test_a_record_that_is_skipped_hides_no_other(fleet: SameFleet) -> None:
 
 
 def test_a_hole_since_the_copy_hides_no_other(fleet: SameFleet) -> None:
-    begun(fleet)
+    fleet.begin(0)
     put(fleet, 0, 1)
     delay_next(fleet)
     fleet.workers["w1"].frozen = True
@@ -84,10 +57,7 @@ def test_a_hole_since_the_copy_hides_no_other(fleet: SameFleet) -> None:
     put(fleet, 0, 1)
     fleet.compact(KEY, 7)
     sent = fleet.target.logs[KEY].end
-    for _ in range(500):
-        if fleet.target.logs[KEY].end > sent:
-            break
-        fleet.turn(skip_s=0.001)
+    fleet.run_until(lambda: fleet.target.logs[KEY].end > sent)
     fleet.target.arrive()
     fleet.run_until_copied()
     put(fleet, 0, 3)
@@ -113,21 +83,19 @@ def test_an_old_record_in_front_of_young_ones_is_sent_once(fleet: SameFleet) -> 
     assert values(fleet) == 26
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("small_fillers")
 def test_what_follows_a_filled_log_is_counted(fleet: SameFleet) -> None:
     """Owners are lost once all is filled, and once something was copied behind it."""
     put(fleet, 0, 60)
     fleet.delete(KEY, 60)
     fleet.give(0, "w1")
-    while fleet.target.logs[KEY].end < 60:
-        fleet.turn(skip_s=0.001)
+    fleet.run_until(lambda: fleet.target.logs[KEY].end >= 60, turns=4_000)
     fleet.kill("w1")
     fleet.run_until_copied()
     put(fleet, 0, 5)
     fleet.run_until_copied()
     put(fleet, 0, 5)
-    while values(fleet) < 10:
-        fleet.turn(skip_s=0.001)
+    fleet.run_until(lambda: values(fleet) >= 10)
     fleet.kill("w1")
     fleet.run_until_copied()
     assert values(fleet) == 10
@@ -135,7 +103,7 @@ def test_what_follows_a_filled_log_is_counted(fleet: SameFleet) -> None:
     assert not fleet.workers["w1"].copier.report()[fleet.give(0, "w1")].reason
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("small_fillers")
 @pytest.mark.parametrize("ends", range(0, 50, 5))
 def test_a_first_record_behind_a_hole(fleet: SameFleet, ends: int) -> None:
     """The owner is lost when the log ends there."""
@@ -144,17 +112,14 @@ def test_a_first_record_behind_a_hole(fleet: SameFleet, ends: int) -> None:
     fleet.delete(KEY, 30)
     put(fleet, 0, 1)
     fleet.give(0, "w1")
-    for _ in range(500):
-        if fleet.target.logs[KEY].end >= ends:
-            break
-        fleet.turn(skip_s=0.001)
+    fleet.run_until(lambda: fleet.target.logs[KEY].end >= ends)
     fleet.kill("w1")
     fleet.run_until_copied()
     assert set(fleet.shifts(0)) == {0}
     assert fleet.target.logs[KEY].start >= 30
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("small_fillers")
 @pytest.mark.parametrize("kill", [False, True])
 @pytest.mark.parametrize("turns", range(0, 48, 8))
 def test_a_source_that_begins_later_while_the_log_is_filled(
@@ -172,7 +137,7 @@ def test_a_source_that_begins_later_while_the_log_is_filled(
     assert (set(fleet.shifts(0)) - {0}, fleet.shifts(0)[-5:]) == (set(), [0] * 5)
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("small_fillers")
 @pytest.mark.parametrize(
     "code", [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION, ErrorCode.REQUEST_TIMED_OUT]
 )
@@ -181,10 +146,7 @@ def test_a_start_that_moves_when_its_partition_is_gone(fleet: SameFleet, code: E
     put(fleet, 0, 30)
     fleet.delete(KEY, 23)
     fleet.give(0, "w1")
-    for _ in range(500):
-        if fleet.target.logs[KEY].end:
-            break
-        fleet.turn(skip_s=0.001)
+    fleet.run_until(lambda: fleet.target.logs[KEY].end > 0)
     fleet.target.refuse_deletions[KEY] = deque([code])
     fleet.target.frozen.add(leader(fleet))
     fleet.turns(3, skip_s=0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -10,20 +9,12 @@ import pytest
 from ureplicator_common.kafka.provenance import SameOffsets
 from ureplicator_testkit.copier.ledger_fleet import put
 from ureplicator_testkit.copier.same_fleet import SAME, SameFleet
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
 from ureplicator_testkit.exactly_once.history import play
 from ureplicator_worker.copier.raw import gap_filling
 from ureplicator_worker.copier.start_position import FENCED
 
 KEY = ("t", 0)
 SEEDS = 10
-
-
-@pytest.fixture
-def fleet() -> Iterator[SameFleet]:
-    fleet = SameFleet(PROTOCOLS[0], "w1", "w2", nodes=2, settings=SAME)
-    yield fleet
-    fleet.close()
 
 
 def copied(fleet: SameFleet) -> int:
@@ -44,12 +35,9 @@ def test_what_compaction_took_is_filled(fleet: SameFleet) -> None:
 
 
 def test_a_killed_owner_is_replaced_without_a_fence(fleet: SameFleet) -> None:
-    fleet.give(0, "w1")
-    put(fleet, 0, 5)
-    fleet.run_until_copied()
+    fleet.begin(0)
     put(fleet, 0, 7)
-    while copied(fleet) < 12:
-        fleet.turn(skip_s=0.001)
+    fleet.run_until(lambda: copied(fleet) >= 12)
     fleet.kill("w1")
     put(fleet, 0, 5)
     fleet.run_until_copied()
@@ -70,12 +58,9 @@ def test_a_start_that_fails_for_a_time_is_replaced_without_a_fence(
     fleet: SameFleet, request_name: str
 ) -> None:
     """The coordinator is away while it begins: what it found is found once more."""
-    fleet.give(0, "w1")
-    put(fleet, 0, 5)
-    fleet.run_until_copied()
+    fleet.begin(0)
     put(fleet, 0, 7)
-    while copied(fleet) < 12:
-        fleet.turn(skip_s=0.001)
+    fleet.run_until(lambda: copied(fleet) >= 12)
     fleet.kill("w1")
     for _ in range(3):
         fleet.ledger.fail_next(request_name, "before")
@@ -85,9 +70,7 @@ def test_a_start_that_fails_for_a_time_is_replaced_without_a_fence(
 
 
 def test_a_frozen_owner_that_thaws_shifts_nothing(fleet: SameFleet) -> None:
-    fleet.give(0, "w1")
-    put(fleet, 0, 5)
-    fleet.run_until_copied()
+    fleet.begin(0)
     owner = fleet.workers["w1"]
     put(fleet, 0, 20, size=500)
     fleet.turn(skip_s=0.001)
@@ -104,9 +87,7 @@ def test_a_frozen_owner_that_thaws_shifts_nothing(fleet: SameFleet) -> None:
 def test_old_records_are_fenced_and_the_next_gap_takes_the_shift_back(fleet: SameFleet) -> None:
     """Brokers forget their producer at once, so it cannot be shared."""
     fleet.age()
-    fleet.give(0, "w1")
-    put(fleet, 0, 5)
-    fleet.run_until_copied()
+    fleet.begin(0)
     fleet.kill("w1")
     put(fleet, 0, 5)
     fleet.run_until_copied()
@@ -132,12 +113,11 @@ def test_a_log_begins_where_that_of_the_source_does(
     assert fleet.claim(0) == SameOffsets(since=23)
 
 
+@pytest.mark.usefixtures("small_fillers")
 @pytest.mark.parametrize("turns", range(1, 40))
 def test_owners_that_are_killed_while_a_log_is_filled(
     fleet: SameFleet, monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    monkeypatch.setattr(gap_filling, "RESERVE", 8)
-    monkeypatch.setattr(gap_filling, "FILLER_RECORDS", 5)
     monkeypatch.setattr(gap_filling, "STORED_S", 0.0)
     put(fleet, 0, 60)
     fleet.delete(KEY, 53)

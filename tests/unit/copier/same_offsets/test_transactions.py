@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.errors import ErrorCode
 from ureplicator_testkit.copier.ledger_fleet import put
-from ureplicator_testkit.copier.same_fleet import SAME, SameFleet
-from ureplicator_testkit.copier.transaction_fleet import PROTOCOLS
+from ureplicator_testkit.copier.same_fleet import SameFleet
 from ureplicator_testkit.kafka.cluster import TopicPartition
-from ureplicator_testkit.records.batches import marker
 from ureplicator_worker.copier.raw import gap_filling
 
 KEY = ("t", 0)
 NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-OTHER = 77
-"""Producer of others."""
 Write = Callable[[str, Iterable[TopicPartition]], None]
-
-
-@pytest.fixture
-def fleet() -> Iterator[SameFleet]:
-    fleet = SameFleet(PROTOCOLS[0], "w1", "w2", nodes=2, settings=SAME)
-    yield fleet
-    fleet.close()
-
-
-def until(fleet: SameFleet, reached: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if reached():
-            return
-        fleet.turn(skip_s=0.001)
-    raise AssertionError("not in 500 turns")
 
 
 def begun(fleet: SameFleet, *numbers: int) -> None:
     """Each is copied, and no control record is allowed in it."""
+    fleet.begin(*numbers)
     for number in numbers:
-        fleet.give(number, "w1")
-        put(fleet, number, 5)
         fleet.target.refuse_markers["t", number] = deque([NOT_ALLOWED] * 99)
-    fleet.run_until_copied()
-
-
-def leave_gap(fleet: SameFleet, size: int = 3, *, number: int = 0) -> None:
-    """Markers, and a record behind them."""
-    for _ in range(size):
-        fleet.source.logs["t", number].put(marker(base_offset=0, producer_id=OTHER, commit=True))
-    put(fleet, number, 1)
 
 
 def by_transaction(fleet: SameFleet) -> int:
@@ -66,12 +38,12 @@ def copied(fleet: SameFleet, *numbers: int) -> None:
 def test_each_offset_of_a_gap_takes_a_transaction(fleet: SameFleet) -> None:
     begun(fleet, 0)
     fleet.target.refuse_markers[KEY] = deque([NOT_ALLOWED] * 3)
-    leave_gap(fleet)
-    leave_gap(fleet, 2)
+    fleet.leave_gap()
+    fleet.leave_gap(2)
     copied(fleet, 0)
     assert by_transaction(fleet) == 5
     fleet.turn(skip_s=gap_filling.NOT_ALLOWED_S)
-    leave_gap(fleet)
+    fleet.leave_gap()
     copied(fleet, 0)
     assert by_transaction(fleet) == 5, "it is allowed again"
 
@@ -79,7 +51,7 @@ def test_each_offset_of_a_gap_takes_a_transaction(fleet: SameFleet) -> None:
 def test_one_transaction_serves_the_gaps_of_many_partitions(fleet: SameFleet) -> None:
     begun(fleet, 0, 1)
     for number in range(2):
-        leave_gap(fleet, 4, number=number)
+        fleet.leave_gap(4, number=number)
     copied(fleet, 0, 1)
     assert by_transaction(fleet) < 7
 
@@ -88,7 +60,7 @@ def test_one_transaction_serves_the_gaps_of_many_partitions(fleet: SameFleet) ->
 def test_a_transaction_of_unknown_outcome_is_not_repeated(fleet: SameFleet, when: str) -> None:
     begun(fleet, 0)
     fleet.ledger.fail_next("write control records", when)
-    leave_gap(fleet)
+    fleet.leave_gap()
     copied(fleet, 0)
 
 
@@ -99,7 +71,7 @@ def test_a_control_record_that_is_late_is_awaited(fleet: SameFleet, failures: in
     fleet.ledger.late_control_records = 1
     for _ in range(failures):
         fleet.ledger.fail_next("settle", "before")
-    leave_gap(fleet)
+    fleet.leave_gap()
     copied(fleet, 0)
     assert fleet.ledger.done.count("settle") >= 1
 
@@ -107,8 +79,8 @@ def test_a_control_record_that_is_late_is_awaited(fleet: SameFleet, failures: in
 def test_a_topic_that_may_not_be_written_says_so(fleet: SameFleet) -> None:
     begun(fleet, 0)
     fleet.ledger.unaddable[KEY] = "WRITE on topic t is not allowed"
-    leave_gap(fleet)
-    until(fleet, lambda: bool(fleet.workers["w1"].failures))
+    fleet.leave_gap()
+    fleet.run_until(lambda: bool(fleet.workers["w1"].failures))
     assert "WRITE on topic t" in fleet.workers["w1"].failures[-1].reason
     fleet.ledger.unaddable.clear()
     copied(fleet, 0)
@@ -121,11 +93,11 @@ def test_an_owner_that_thaws_over_new_connections_fills_no_gap(
     begun(fleet, 0)
     if allowed:
         fleet.target.refuse_markers.clear()
-    leave_gap(fleet)
+    fleet.leave_gap()
     fleet.run_until_copied()
     former = fleet.workers["w1"]
     former.frozen = True
-    leave_gap(fleet)
+    fleet.leave_gap()
     fleet.give(0, "w2")
     fleet.run_until_copied()
     for node in fleet.target.nodes:
@@ -159,10 +131,10 @@ def test_a_transaction_that_does_not_end_holds_up_nobody_else(
     fleet: SameFleet, asked: list[tuple[str, set[TopicPartition]]]
 ) -> None:
     begun(fleet, 0, 1)
-    leave_gap(fleet, number=1)
-    until(fleet, lambda: bool(asked))
+    fleet.leave_gap(number=1)
+    fleet.run_until(lambda: bool(asked))
     fleet.target.leaders["t", 1] = -1
-    leave_gap(fleet, number=0)
+    fleet.leave_gap(number=0)
     fleet.turns(200)
     assert not [lost for lost in fleet.workers["w1"].failures if lost.partition.number == 0]
     assert set(fleet.shifts(0)) == {0}
@@ -173,12 +145,12 @@ def test_a_partition_without_a_leader_is_in_no_transaction(
     fleet: SameFleet, asked: list[tuple[str, set[TopicPartition]]]
 ) -> None:
     begun(fleet, 0, 1)
-    leave_gap(fleet)
+    fleet.leave_gap()
     fleet.run_until_copied()
     fleet.target.leaders["t", 1] = -1
     for node in fleet.target.nodes:
         fleet.target.cut(node)
     fleet.turns(20)
-    leave_gap(fleet, number=1)
+    fleet.leave_gap(number=1)
     fleet.turns(50)
     assert not [some for _, some in asked if ("t", 1) in some]

@@ -178,6 +178,11 @@ def is_fenced(begun: Begun) -> bool:
     return begun.grant.settings.is_fenced(begun.partition.topic)
 
 
-def producer_name(worker: str, slot: int, new_suffix: Callable[[], str] | None = None) -> str:
+def producer_name(worker: str, slot: int) -> str:
     """A name that was never used."""
-    return f"{worker}.{slot}.{new_suffix() if new_suffix else secrets.token_hex(4)}"
+    return f"{worker}.{slot}.{random_suffix()}"
+
+
+def random_suffix() -> str:
+    """End of a name that no other process has."""
+    return secrets.token_hex(4)

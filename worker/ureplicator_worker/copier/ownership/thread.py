@@ -116,7 +116,6 @@ class Ownership:
         map_log: MapLog | None = None,
         check: CheckTarget | None = None,
         clock: Clock | None = None,
-        new_suffix: Callable[[], str] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._written = partial(position_records, worker=worker, slot=slot)
@@ -126,7 +125,7 @@ class Ownership:
         )
         self._producer_ids = ProducerIds(target, post)
         self._count = count
-        new_name = partial(producer_name, worker, slot, new_suffix)
+        new_name = partial(producer_name, worker, slot)
         self._data = DataProducers(store, new_name, check=check, clock=self._clock)
         self._gap_transactions = GapTransactions(store, new_name, clock=self._clock)
         self._renewals = Renewals()

@@ -71,7 +71,7 @@ class Takeovers:
         self._tries: dict[str, int] = {}
         """Of producers to be fenced."""
         self._found_shared: dict[TargetPartition, tuple[str, int]] = {}
-        """Producers that may be shared, and from which sequence on."""
+        """Producers that the starts under way may share, and from which sequence on."""
         self._shared_once: dict[TargetPartition, tuple[str, int]] = {}
         """Those of them that a partition began with."""
 
@@ -86,6 +86,8 @@ class Takeovers:
         *,
         shareable: Mapping[TargetPartition, int],
     ) -> dict[TargetPartition, BehindOrError]:
+        for key in stored:
+            self._found_shared.pop(key, None)
         known = self._known(stored, ends)
         results: dict[TargetPartition, BehindOrError] = {**known}
         tails: dict[TargetPartition, TargetTail] = {}
