@@ -88,8 +88,9 @@ class CutoverPlan(Content):
     `route`: clients leave its source. `topic_patterns`, `group_patterns`: as operators gave them. `topics`:
     with their numbers of partitions; `groups`: names. `acls`: of the fence `acl`. `principal`: of the fleet,
     which goes on writing. `waits_for_groups`: until they have no members at the source; else their offsets
-    are taken as they are. `aborts_transactions`: those that are open behind the fence are aborted. A run that is
-    not OPEN `limit_s` after its fence was begun is aborted.
+    are taken as they are. `aborts_transactions`: those that are open behind the fence are aborted.
+    `verifies`: waits until an auditor has compared everything. A run that is not OPEN `limit_s` after its fence
+    was begun is aborted.
     """
 
     id: str
@@ -106,6 +107,7 @@ class CutoverPlan(Content):
     limit_s: float = 60.0
     waits_for_groups: bool = False
     aborts_transactions: bool = False
+    verifies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,51 @@
+"""Reader of what was copied, for groups of topics whose copy has changed its direction before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ureplicator_common.cutovers import Turn
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.groups import TopicPartition
+from ureplicator_common.model import Route
+from ureplicator_controller.core.cutover.eras import across, places
+from ureplicator_controller.core.groups.decisions import CopiedPartition
+from ureplicator_controller.core.groups.topics import RouteTopic
+from ureplicator_controller.core.groups.way_back import reversed_topics
+from ureplicator_controller.engines.groups.copied import CopiedReader
+
+
+class EraReader:
+    """`CopiedReader` of a route. `back`: of the route in the other direction."""
+
+    def __init__(
+        self, forward: CopiedReader, back: CopiedReader, *, route: Route, turns: Sequence[Turn]
+    ) -> None:
+        self._forward, self._back = forward, back
+        self._route, self._turns = route, turns
+
+    def read(
+        self, topics: Mapping[str, RouteTopic], wanted: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, CopiedPartition]:
+        found = self._forward.read(topics, wanted)
+        at = {key: places(self._turns, self._route, key) for key in found}
+        turned = {key: found[key].target for key in found if at[key]}
+        back = self._copied_back(topics, turned)
+        return {
+            key: across(copied, back.get(turned[key]) if key in turned else None, at[key])
+            for key, copied in found.items()
+        }
+
+    def _copied_back(
+        self, topics: Mapping[str, RouteTopic], turned: Mapping[TopicPartition, TopicPartition]
+    ) -> Mapping[TopicPartition, CopiedPartition]:
+        if not turned:
+            return {}
+        try:
+            return self._back.read(reversed_topics(topics), turned.values())
+        except ClusterUnavailable:
+            return {}
+
+    def close(self) -> None:
+        self._forward.close()
+        self._back.close()

@@ -1,0 +1,73 @@
+"""Fences of a cutover: raised at the source before it is drained, lifted at a cluster that opens again.
+
+What is to be lifted is in the node before anything is changed, and everything may be done twice.
+"""
+
+from __future__ import annotations
+
+from ureplicator_common.cutovers import AclChange, Cutover, CutoverPlan, FenceKind
+from ureplicator_controller.engines.cutover.clusters import (
+    AccessRights,
+    CutoverClusters,
+    FenceProgram,
+)
+
+NO_CHANGE = AclChange()
+
+
+class Fencing:
+    """Fences of one cutover. Every call may raise OperatingError. `name`: of the cutover."""
+
+    def __init__(self, name: str, clusters: CutoverClusters, program: FenceProgram) -> None:
+        self._name = name
+        self._clusters = clusters
+        self._program = program
+
+    def changed(self, plan: CutoverPlan) -> str:
+        """Reason why the fence of the plan is not the one that is due now; "" if it is."""
+        if plan.fence is not FenceKind.ACL:
+            return ""
+        now = self._clusters.source_rights.change(plan)
+        if now == plan.acls:
+            return ""
+        others = sorted(map(str, (now.added | now.removed) ^ (plan.acls.added | plan.acls.removed)))
+        return (
+            f"access rights at {plan.route.source} were changed since it was planned: {others[0]}"
+        )
+
+    def raise_(self, plan: CutoverPlan) -> str:
+        """Raise the fence of the plan; what it does not hold at yet, in words, or ""."""
+        if plan.fence is FenceKind.ACL:
+            self._clusters.source_rights.apply(plan.acls)
+        elif plan.fence is FenceKind.COMMAND:
+            self._program.call("fence", self._name, plan)
+        return self.lacking(plan)
+
+    def lacking(self, plan: CutoverPlan) -> str:
+        """What the fence does not hold at, or has lost since, in words; "" if it holds everywhere."""
+        if plan.fence is not FenceKind.ACL:
+            return ""
+        return self._clusters.source_rights.lagging(plan.acls)
+
+    def take_down(self, cutover: Cutover) -> str:
+        """Lift what an aborted cutover has raised; what does not show it yet, in words, or ""."""
+        plan = cutover.plan
+        if plan.fence is FenceKind.COMMAND:
+            self._program.call("abort", self._name, plan)
+        return _lifted(self._clusters.source_rights, cutover.fences.get(plan.route.source))
+
+    def open(self, cutover: Cutover) -> str:
+        """Let clients write at the target, which a former cutover may have fenced; what does not show it
+        yet, in words, or ""."""
+        plan = cutover.plan
+        lacking = _lifted(self._clusters.target_rights, cutover.fences.get(plan.route.target))
+        if not lacking and plan.fence is FenceKind.COMMAND:
+            self._program.call("open", self._name, plan)
+        return lacking
+
+
+def _lifted(rights: AccessRights, fence: AclChange | None) -> str:
+    if fence is None or fence == NO_CHANGE:
+        return ""
+    rights.apply(fence.reversed)
+    return rights.lagging(fence.reversed)

@@ -1,0 +1,127 @@
+"""Offsets of the groups of a cutover: written at the target, and put back by an abort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ureplicator_common.cutovers import Cutover, GroupOffset
+from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka.groups import (
+    EMPTY_STATES,
+    CommittedOffset,
+    ConsumerGroups,
+    Offsets,
+    TopicPartition,
+)
+from ureplicator_controller.core.groups.decisions import GroupDecision, SyncState
+from ureplicator_controller.core.groups.selection import GroupFilter
+from ureplicator_controller.core.groups.topics import RouteTopic
+from ureplicator_controller.engines.cutover.clusters import CutoverClusters
+from ureplicator_controller.engines.cutover.era_reader import EraReader
+from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
+from ureplicator_controller.engines.groups.sync import write
+
+NO_OFFSET = CommittedOffset(-1)
+NOT_YET = frozenset({SyncState.UNKNOWN, SyncState.PENDING, SyncState.WAITS})
+"""States that another look may end. The others are the outcome: what the plan has warned of."""
+
+Before = Mapping[str, tuple[GroupOffset, ...]]
+
+
+class GroupMove:
+    """Groups of one cutover. Belongs to one thread."""
+
+    def __init__(
+        self, clusters: CutoverClusters, cutover: Cutover, topics: Mapping[str, RouteTopic]
+    ) -> None:
+        plan = cutover.plan
+        self._topics = topics
+        self._names = plan.groups
+        both = clusters.groups
+        copied = EraReader(both.copied, clusters.back, route=plan.route, turns=cutover.turns)
+        self._ends = RouteClusters(source=both.source, target=both.target, copied=copied)
+        self._survey = Survey(self._ends, selected=GroupFilter.named(plan.groups))
+
+    def found(self) -> Sequence[GroupDecision]:
+        """Decision for each group. Raises ClusterUnavailable."""
+        return self._survey.read(self._topics) if self._names else ()
+
+    def members(self) -> tuple[str, ...]:
+        """Groups with members at the source, in words. Raises ClusterUnavailable."""
+        states = self._ends.source.states(self._names) if self._names else {}
+        return tuple(
+            f"group {name}: {state if isinstance(state, ClusterUnavailable) else 'it has members'}"
+            for name, state in sorted(states.items())
+            if state not in EMPTY_STATES
+        )
+
+    def before(self, found: Sequence[GroupDecision]) -> Before:
+        """Offsets at the target that are about to be changed. Raises ClusterUnavailable."""
+        writes = {decision.group: decision.writes for decision in found if decision.is_pending}
+        there = self._ends.target.offsets(list(writes)) if writes else {}
+        return {group: _offsets(there[group], writes[group]) for group in writes}
+
+    def write(
+        self, found: Sequence[GroupDecision], *, may_write: Callable[[], bool]
+    ) -> Sequence[GroupDecision]:
+        """The decisions with their outcomes. Raises ClusterUnavailable."""
+        return write(self._ends.target, found, may_write=may_write)
+
+
+def _offsets(
+    there: Offsets | ClusterUnavailable, wanted: Iterable[TopicPartition]
+) -> tuple[GroupOffset, ...]:
+    """Raises ClusterUnavailable where they are not known."""
+    if isinstance(there, ClusterUnavailable):
+        raise there
+    return tuple(GroupOffset(*key, *there.get(key, NO_OFFSET)) for key in wanted)
+
+
+def outcomes(found: Sequence[GroupDecision]) -> dict[str, str]:
+    return {
+        decision.group: f"{decision.state}: {decision.reason}"
+        if decision.reason
+        else decision.state
+        for decision in found
+    }
+
+
+def unfinished(found: Sequence[GroupDecision]) -> tuple[str, ...]:
+    """Groups whose offsets are not at the target yet, in words."""
+    return tuple(
+        f"group {decision.group}: {decision.reason or decision.state}"
+        for decision in found
+        if decision.state in NOT_YET
+    )
+
+
+def put_back(target: ConsumerGroups, before: Before) -> tuple[str, ...]:
+    """Give the groups of the target the offsets that they had before; what was refused, in words.
+
+    Raises ClusterUnavailable.
+    """
+    kept = {
+        group: {
+            (each.topic, each.partition): CommittedOffset(each.offset, each.metadata)
+            for each in offsets
+            if each.offset >= 0
+        }
+        for group, offsets in before.items()
+    }
+    gone = {
+        group: [(each.topic, each.partition) for each in offsets if each.offset < 0]
+        for group, offsets in before.items()
+    }
+    refusals = {
+        **target.commit({group: offsets for group, offsets in kept.items() if offsets}),
+        **_merged(target, {group: keys for group, keys in gone.items() if keys}),
+    }
+    return tuple(
+        f"group {group}: {refused}" for group, refused in sorted(refusals.items()) if refused
+    )
+
+
+def _merged(
+    target: ConsumerGroups, gone: Mapping[str, Sequence[TopicPartition]]
+) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
+    return target.delete_offsets(gone) if gone else {}
