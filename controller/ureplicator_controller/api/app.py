@@ -43,6 +43,7 @@ from ureplicator_controller.api.routes import (
     audits,
     blacklist,
     claims,
+    cutovers,
     events,
     export,
     groups,
@@ -68,6 +69,8 @@ from ureplicator_controller.api.services.audit_metrics import AuditMetrics
 from ureplicator_controller.api.services.audit_standings import Standings
 from ureplicator_controller.api.services.audits import AuditService
 from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.cutovers.planner import CutoverPlanner
+from ureplicator_controller.api.services.cutovers.service import CutoverService
 from ureplicator_controller.api.services.event_feed import EventFeed
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.groups import GroupService
@@ -178,6 +181,10 @@ def create_app(needs: Dependencies) -> Flask:
         fleet=fleet, clusters=needs.groups, logs=needs.logs, clock=needs.clock
     )
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
+    planner = CutoverPlanner(
+        live=live, fleet=fleet, clusters=clusters, standings=standings, groups=group_service
+    )
+    app.register_api(_cutovers(needs, fleet, ids, planner))
     app.register_api(claims.blueprint(settings=settings, claims=fleet_claims))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     _register_pages(app, needs, fleet=fleet, lag_cache=lag_cache, standings=standings)
@@ -350,6 +357,20 @@ def _audits(
     return audits.blueprint(
         settings=needs.settings, fleet=fleet, audits=service, standings=standings
     )
+
+
+def _cutovers(
+    needs: Dependencies, fleet: FleetCache, ids: RequestIds, planner: CutoverPlanner
+) -> APIBlueprint:
+    service = CutoverService(
+        fleet=fleet,
+        editor=NodeEditor(coordination=needs.coordination, fleet=fleet, request=ids.reference),
+        planner=planner,
+        clusters=needs.settings.clusters,
+        clock=needs.clock,
+        ids=ids,
+    )
+    return cutovers.blueprint(settings=needs.settings, cutovers=service, clock=needs.clock)
 
 
 def _timeline_store(needs: Dependencies) -> TimelineStore:

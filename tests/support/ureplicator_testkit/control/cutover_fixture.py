@@ -1,0 +1,72 @@
+"""REST of a fleet with routes in both directions, whose `orders` can be cut over."""
+
+from __future__ import annotations
+
+from ureplicator_common.audits import TopicAudit, VerifiedRange
+from ureplicator_common.cutovers import Cutover, CutoverRequest
+from ureplicator_common.model import (
+    OwnerEpoch,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    TopicKey,
+    WorkerId,
+)
+from ureplicator_common.znode_contents import CurrentEntry, CurrentState, PartitionLoad, TopicIntent
+from ureplicator_common.znodes.audits import encode_audit_state
+from ureplicator_common.znodes.cutovers import decode_cutover_request, encode_cutover
+from ureplicator_common.znodes.workers import encode_current
+from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
+
+BACK = Route("target", "source")
+BOTH_WAYS = (
+    {"source": "source", "target": "target", "offset_map": True},
+    {"source": "target", "target": "source", "offset_map": True},
+)
+NUMBERS = range(4)
+COPIED = PartitionLoad(records_per_s=500.0, lag=0)
+
+
+class CutoverRest(RestFixture):
+    """`orders`, verified and copied by `w1`, and a group that has read some of it."""
+
+    def __init__(self) -> None:
+        super().__init__(BOTH_WAYS)
+        for route in (ROUTE, BACK):
+            self.publish(RouteSettings(offset_map=True), route=route)
+        self.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
+        self.add_worker("w1")
+        self.copy("orders", ROUTE)
+        self.verify("orders")
+        self.groups.add("billing", {("orders", 0): 30})
+
+    def request(self, name: str = "move") -> CutoverRequest:
+        node = self.other_client.get(self.paths.cutover_request(name))
+        assert node is not None
+        return decode_cutover_request(node.data)
+
+    def put_cutover(self, cutover: Cutover, name: str = "move") -> None:
+        self.put(self.paths.cutover(name), encode_cutover(cutover))
+
+    def copy(
+        self,
+        topic: str,
+        route: Route,
+        *,
+        load: PartitionLoad = COPIED,
+        state: PartitionState = PartitionState.ONLINE,
+    ) -> None:
+        """`w1` copies this topic alone."""
+        partitions = [Partition(route, topic, number) for number in NUMBERS]
+        self.put_loads("w1", dict.fromkeys(partitions, load))
+        entry = CurrentEntry(state, OwnerEpoch(1))
+        current = CurrentState(seen_zxid=1, entries=dict.fromkeys(partitions, entry))
+        path = self.paths.current_state(WorkerId("w1"))
+        self.put(path, encode_current(current), ephemeral=True)
+
+    def verify(self, topic: str, *, partitions: int = 4) -> None:
+        now_ms = self.clock.wall_ms()
+        ranges = {number: VerifiedRange(0, 100, now_ms) for number in range(partitions)}
+        path = self.paths.audits.state(TopicKey(ROUTE, topic))
+        self.put(path, encode_audit_state(TopicAudit(partitions=ranges)))
