@@ -89,8 +89,8 @@ class CutoverPlan(Content):
     with their numbers of partitions; `groups`: names. `acls`: of the fence `acl`. `principal`: of the fleet,
     which goes on writing. `waits_for_groups`: until they have no members at the source; else their offsets
     are taken as they are. `aborts_transactions`: those that are open behind the fence are aborted.
-    `verifies`: waits until an auditor has compared everything. A run that is not OPEN `limit_s` after its fence
-    was begun is aborted.
+    `verifies`: waits until an auditor has compared all of it. A run that is not OPEN `limit_s` after its
+    fence was begun is aborted.
     """
 
     id: str

@@ -6,29 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ureplicator_common.cutovers import AclChange, CutoverPlan
+from ureplicator_common.cutovers import CutoverPlan
 from ureplicator_common.kafka import LogReader, PositionReader
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
+from ureplicator_common.kafka.acls import AclAdmin
+from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.log_offsets import KafkaLogReader
+from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route
+from ureplicator_controller.engines.groups.clusters import open_route
 from ureplicator_controller.engines.groups.copied import CopiedReader
 from ureplicator_controller.engines.groups.survey import RouteClusters
-
-
-class AccessRights(Protocol):
-    """Rights to write at one cluster, as a fence of a cutover changes them. Raises OperatingError."""
-
-    def change(self, plan: CutoverPlan) -> AclChange:
-        """The change that keeps everybody but the fleet from writing, by the rights as they are now."""
-        ...
-
-    def apply(self, change: AclChange) -> None:
-        """Make a change; what is done already is left as it is."""
-        ...
-
-    def lagging(self, change: AclChange) -> str:
-        """Brokers that do not hold a change yet, in words; "" if all do."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class FenceProgram(Protocol):
@@ -49,8 +37,8 @@ class CutoverClusters:
     positions: PositionReader
     groups: RouteClusters
     back: CopiedReader
-    source_rights: AccessRights
-    target_rights: AccessRights
+    source_acls: AclAdmin
+    target_acls: AclAdmin
 
     def close(self) -> None:
         for client in (
@@ -59,11 +47,28 @@ class CutoverClusters:
             self.positions,
             self.groups,
             self.back,
-            self.source_rights,
-            self.target_rights,
+            self.source_acls,
+            self.target_acls,
         ):
             client.close()
 
 
 OpenClusters = Callable[[Route], CutoverClusters]
 """Nothing is connected before the first request."""
+
+
+def open_clusters(
+    route: Route, *, fleet: str, connect: Callable[[str], ClusterClient]
+) -> CutoverClusters:
+    """`connect`: a client of a cluster by its name."""
+    source, target = connect(route.source), connect(route.target)
+    back = Route(route.target, route.source)
+    return CutoverClusters(
+        source_logs=KafkaLogReader(source),
+        target_logs=KafkaLogReader(target),
+        positions=KafkaPositionReader(target),
+        groups=open_route(fleet=fleet, route=route, source=source, target=target),
+        back=open_route(fleet=fleet, route=back, source=target, target=source).copied,
+        source_acls=KafkaAclAdmin(source, name=route.source),
+        target_acls=KafkaAclAdmin(target, name=route.target),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ureplicator_common.cutovers import Turn
 from ureplicator_common.kafka import ClusterUnavailable
@@ -42,10 +43,15 @@ class EraReader:
         if not turned:
             return {}
         try:
-            return self._back.read(reversed_topics(topics), turned.values())
+            return self._back.read(_back_again(topics), turned.values())
         except ClusterUnavailable:
             return {}
 
     def close(self) -> None:
         self._forward.close()
         self._back.close()
+
+
+def _back_again(topics: Mapping[str, RouteTopic]) -> Mapping[str, RouteTopic]:
+    """The topics as the other direction has them. Which topic its positions are of, its intent says."""
+    return {name: replace(topic, target_id="") for name, topic in reversed_topics(topics).items()}

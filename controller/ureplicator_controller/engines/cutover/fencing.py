@@ -6,11 +6,8 @@ What is to be lifted is in the node before anything is changed, and everything m
 from __future__ import annotations
 
 from ureplicator_common.cutovers import AclChange, Cutover, CutoverPlan, FenceKind
-from ureplicator_controller.engines.cutover.clusters import (
-    AccessRights,
-    CutoverClusters,
-    FenceProgram,
-)
+from ureplicator_controller.engines.cutover.acl_fence import AclFence
+from ureplicator_controller.engines.cutover.clusters import CutoverClusters, FenceProgram
 
 NO_CHANGE = AclChange()
 
@@ -27,7 +24,7 @@ class Fencing:
         """Reason why the fence of the plan is not the one that is due now; "" if it is."""
         if plan.fence is not FenceKind.ACL:
             return ""
-        now = self._clusters.source_rights.change(plan)
+        now = self._source(plan).change(plan.topics)
         if now == plan.acls:
             return ""
         others = sorted(map(str, (now.added | now.removed) ^ (plan.acls.added | plan.acls.removed)))
@@ -35,10 +32,15 @@ class Fencing:
             f"access rights at {plan.route.source} were changed since it was planned: {others[0]}"
         )
 
+    def _source(self, plan: CutoverPlan) -> AclFence:
+        return AclFence(
+            self._clusters.source_acls, principal=plan.principal, way_back=plan.way_back
+        )
+
     def raise_(self, plan: CutoverPlan) -> str:
         """Raise the fence of the plan; what it does not hold at yet, in words, or ""."""
         if plan.fence is FenceKind.ACL:
-            self._clusters.source_rights.apply(plan.acls)
+            self._source(plan).apply(plan.acls)
         elif plan.fence is FenceKind.COMMAND:
             self._program.call("fence", self._name, plan)
         return self.lacking(plan)
@@ -47,26 +49,29 @@ class Fencing:
         """What the fence does not hold at, or has lost since, in words; "" if it holds everywhere."""
         if plan.fence is not FenceKind.ACL:
             return ""
-        return self._clusters.source_rights.lagging(plan.acls)
+        return self._source(plan).lagging(plan.acls)
 
     def take_down(self, cutover: Cutover) -> str:
         """Lift what an aborted cutover has raised; what does not show it yet, in words, or ""."""
         plan = cutover.plan
         if plan.fence is FenceKind.COMMAND:
             self._program.call("abort", self._name, plan)
-        return _lifted(self._clusters.source_rights, cutover.fences.get(plan.route.source))
+        return _lifted(self._source(plan), cutover.fences.get(plan.route.source))
 
     def open(self, cutover: Cutover) -> str:
         """Let clients write at the target, which a former cutover may have fenced; what does not show it
         yet, in words, or ""."""
         plan = cutover.plan
-        lacking = _lifted(self._clusters.target_rights, cutover.fences.get(plan.route.target))
+        there = AclFence(
+            self._clusters.target_acls, principal=plan.principal, way_back=plan.way_back
+        )
+        lacking = _lifted(there, cutover.fences.get(plan.route.target))
         if not lacking and plan.fence is FenceKind.COMMAND:
             self._program.call("open", self._name, plan)
         return lacking
 
 
-def _lifted(rights: AccessRights, fence: AclChange | None) -> str:
+def _lifted(rights: AclFence, fence: AclChange | None) -> str:
     if fence is None or fence == NO_CHANGE:
         return ""
     rights.apply(fence.reversed)

@@ -112,8 +112,8 @@ class CutoverThread:
             return self._carry_on(name, epoch, snapshot)
         except OperatingError as error:
             self._nodes.pop(name, None)
-            log.warning("cutover %s: trying again in %g s: %s", name, BUSY_S, error)
-            return self._told(name, str(error), epoch)
+            log.warning("cutover %s: trying again: %s", name, error)
+            return max(RETRY_S, self._told(name, str(error), epoch))
         except Exception as error:  # the clients of these topics wait for it
             self._nodes.pop(name, None)
             log.exception("cutover %s: trying again in %g s", name, RETRY_S)

@@ -27,8 +27,9 @@ from ureplicator_controller.core.cutover.intents import former_direction, other_
 from ureplicator_controller.core.cutover.progress import reached, waiting
 from ureplicator_controller.core.planning.holders import HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionViews
+from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import external_view
-from ureplicator_controller.core.state.snapshot import Snapshot, Stored
+from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
 from ureplicator_controller.engines.cutover.fencing import Fencing
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
