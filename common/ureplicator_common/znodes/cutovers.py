@@ -10,13 +10,11 @@ from ureplicator_common.cutovers import Cutover, CutoverPlan, CutoverRequest
 from ureplicator_common.znodes.codec import Codec
 
 _cutover = Codec(TypeAdapter(Cutover), omit_defaults=True)
-_plan = Codec(TypeAdapter(CutoverPlan), omit_defaults=True)
 _request = Codec(TypeAdapter(CutoverRequest), omit_defaults=True)
 
 _plan = TypeAdapter(CutoverPlan)
 
 encode_cutover, decode_cutover = _cutover.encode, _cutover.decode
-encode_plan = _plan.encode
 encode_cutover_request, decode_cutover_request = _request.encode, _request.decode
 
 

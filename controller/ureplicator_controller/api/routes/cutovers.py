@@ -42,15 +42,6 @@ from ureplicator_controller.api.services.cutovers.service import CutoverService
 def blueprint(*, settings: Settings, cutovers: CutoverService, clock: Clock) -> APIBlueprint:
     api = group("cutovers", __name__)
 
-    def requested(name: str, planned: Planned) -> JsonResult:
-        request = cutovers.find(name).request
-        return {
-            "name": name,
-            "plan": planned.plan.id,
-            "request": request.run if request else "",
-            "findings": findings_json(planned.findings),
-        }
-
     @api.get("/cutovers", responses=responses(CutoverSummaries))
     @viewer
     def list_cutovers(query: Query) -> JsonResult:
@@ -78,6 +69,13 @@ def blueprint(*, settings: Settings, cutovers: CutoverService, clock: Clock) -> 
         dry_run = query.dry_run == "true"
         planned = cutovers.plan(path.name, body.plan(config.route), dry_run=dry_run)
         return planned_json(path.name, planned.plan, planned.findings, dry_run=dry_run)
+
+    _add_requests(api, cutovers)
+    return api
+
+
+def _add_requests(api: APIBlueprint, cutovers: CutoverService) -> None:
+    """Calls by which the leader is to do something with a plan that is stored."""
 
     @api.post("/cutovers/<name>/rehearse", responses=responses(CutoverRequested, 404, 409, 413))
     @operator
@@ -117,7 +115,14 @@ def blueprint(*, settings: Settings, cutovers: CutoverService, clock: Clock) -> 
         planned = cutovers.back(path.name, dry_run=dry_run)
         return planned_json(path.name, planned.plan, planned.findings, dry_run=dry_run)
 
-    return api
+    def requested(name: str, planned: Planned) -> JsonResult:
+        request = cutovers.find(name).request
+        return {
+            "name": name,
+            "plan": planned.plan.id,
+            "request": request.run if request else "",
+            "findings": findings_json(planned.findings),
+        }
 
 
 def _unconfirmed(text: str) -> Problem:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from ureplicator_common.cutovers import CutoverPlan
 from ureplicator_common.heartbeats import is_heartbeat_topic
 from ureplicator_common.model import Route, TopicState
-from ureplicator_common.znodes.codec import unpack
 from ureplicator_common.znodes.cutovers import encode_plan
 from ureplicator_controller.core.state.snapshot import Snapshot
 
@@ -75,9 +74,8 @@ def matched_topics(snapshot: Snapshot, route: Route, patterns: Sequence[str]) ->
 
 def identified(plan: CutoverPlan) -> CutoverPlan:
     """The plan with its id, a digest of all else."""
-    whole = replace(plan, id="", topics=dict(sorted(plan.topics.items())))
-    digest = hashlib.sha256(unpack(encode_plan(whole))).hexdigest()
-    return replace(whole, id=digest[:PLAN_ID_DIGITS])
+    digest = hashlib.sha256(encode_plan(replace(plan, id=""))).hexdigest()
+    return replace(plan, id=digest[:PLAN_ID_DIGITS])
 
 
 def way_back(plan: CutoverPlan) -> CutoverPlan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ureplicator_common.audits import TopicAudit, VerifiedRange
 from ureplicator_common.cutovers import Cutover, CutoverRequest
 from ureplicator_common.model import (
@@ -15,7 +17,11 @@ from ureplicator_common.model import (
 )
 from ureplicator_common.znode_contents import CurrentEntry, CurrentState, PartitionLoad, TopicIntent
 from ureplicator_common.znodes.audits import encode_audit_state
-from ureplicator_common.znodes.cutovers import decode_cutover_request, encode_cutover
+from ureplicator_common.znodes.cutovers import (
+    decode_cutover_request,
+    encode_cutover,
+    encode_cutover_request,
+)
 from ureplicator_common.znodes.workers import encode_current
 from ureplicator_testkit.control.rest_fixture import ROUTE, RestFixture
 
@@ -24,15 +30,18 @@ BOTH_WAYS = (
     {"source": "source", "target": "target", "offset_map": True},
     {"source": "target", "target": "source", "offset_map": True},
 )
-NUMBERS = range(4)
+ONLINE = CurrentEntry(PartitionState.ONLINE, OwnerEpoch(1))
 COPIED = PartitionLoad(records_per_s=500.0, lag=0)
 
 
 class CutoverRest(RestFixture):
     """`orders`, verified and copied by `w1`, and a group that has read some of it."""
 
-    def __init__(self) -> None:
-        super().__init__(BOTH_WAYS)
+    def __init__(self, *, described: bool = False, now_s: float = 0.0) -> None:
+        super().__init__(BOTH_WAYS, described=described)
+        self.clock.advance(max(0.0, now_s - self.clock.monotonic_s()))
+        self._current: dict[Partition, CurrentEntry] = {}
+        self._loads: dict[Partition, PartitionLoad] = {}
         for route in (ROUTE, BACK):
             self.publish(RouteSettings(offset_map=True), route=route)
         self.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
@@ -46,6 +55,9 @@ class CutoverRest(RestFixture):
         assert node is not None
         return decode_cutover_request(node.data)
 
+    def put_request(self, request: CutoverRequest, name: str = "move") -> None:
+        self.put(self.paths.cutover_request(name), encode_cutover_request(request))
+
     def put_cutover(self, cutover: Cutover, name: str = "move") -> None:
         self.put(self.paths.cutover(name), encode_cutover(cutover))
 
@@ -53,17 +65,19 @@ class CutoverRest(RestFixture):
         self,
         topic: str,
         route: Route,
+        numbers: Sequence[int] = range(4),
         *,
         load: PartitionLoad = COPIED,
-        state: PartitionState = PartitionState.ONLINE,
+        entry: CurrentEntry = ONLINE,
     ) -> None:
-        """`w1` copies this topic alone."""
-        partitions = [Partition(route, topic, number) for number in NUMBERS]
-        self.put_loads("w1", dict.fromkeys(partitions, load))
-        entry = CurrentEntry(state, OwnerEpoch(1))
-        current = CurrentState(seen_zxid=1, entries=dict.fromkeys(partitions, entry))
+        """`w1` copies these partitions, too."""
+        partitions = [Partition(route, topic, number) for number in numbers]
+        self._current |= dict.fromkeys(partitions, entry)
+        self._loads |= dict.fromkeys(partitions, load)
+        current = CurrentState(seen_zxid=1, entries=dict(self._current))
         path = self.paths.current_state(WorkerId("w1"))
         self.put(path, encode_current(current), ephemeral=True)
+        self.put_loads("w1", self._loads)
 
     def verify(self, topic: str, *, partitions: int = 4) -> None:
         now_ms = self.clock.wall_ms()

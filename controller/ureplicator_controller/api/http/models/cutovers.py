@@ -160,7 +160,7 @@ class PlanCutoverBody(Body):
         )
 
 
-class ShownFinding(ResponseModel):
+class PlannedFinding(ResponseModel):
     check: str
     subject: str
     level: Level
@@ -168,12 +168,12 @@ class ShownFinding(ResponseModel):
     advice: str = Field(description="what to do about it, or empty")
 
 
-class ShownRights(ResponseModel):
+class CutoverRights(ResponseModel):
     added: list[str]
     removed: list[str]
 
 
-class ShownPlan(ResponseModel):
+class CutoverPlanFields(ResponseModel):
     id: str
     route: str
     topicPatterns: list[str]
@@ -183,7 +183,9 @@ class ShownPlan(ResponseModel):
     fence: FenceKind
     fenceCommand: str
     principal: str
-    rights: ShownRights = Field(description="that the fence adds at the source, and removes there")
+    rights: CutoverRights = Field(
+        description="that the fence adds at the source, and removes there"
+    )
     wayBack: bool
     waitForGroups: bool
     abortTransactions: bool
@@ -194,8 +196,8 @@ class ShownPlan(ResponseModel):
 class CutoverPlanned(ResponseModel):
     name: str
     dryRun: bool
-    plan: ShownPlan
-    findings: list[ShownFinding]
+    plan: CutoverPlanFields
+    findings: list[PlannedFinding]
     blocked: bool = Field(description="true: a finding blocks, so that it cannot be started")
 
 
@@ -203,7 +205,7 @@ class CutoverRequested(ResponseModel):
     name: str
     plan: str = Field(description="id of the plan")
     request: str = Field(description="id of the request, and of the run that it begins")
-    findings: list[ShownFinding]
+    findings: list[PlannedFinding]
 
 
 class CutoverAborted(ResponseModel):
@@ -228,13 +230,13 @@ class CutoverSummaries(ResponseModel):
     cutovers: list[CutoverSummary]
 
 
-class ShownStep(ResponseModel):
+class CutoverStep(ResponseModel):
     state: CutoverState
     at: int = Field(description="time in milliseconds")
     seconds: float
 
 
-class ShownLateWrite(ResponseModel):
+class CutoverLateWrite(ResponseModel):
     topic: str
     partition: int
     firstOffset: int
@@ -244,7 +246,7 @@ class ShownLateWrite(ResponseModel):
     alarm: bool = Field(description="true: after OPEN, so the records are at the source alone")
 
 
-class FormerRun(ResponseModel):
+class FormerCutover(ResponseModel):
     run: str
     route: str
     state: CutoverState
@@ -256,12 +258,12 @@ class CutoverDetails(ResponseModel):
     state: CutoverState
     wanted: Wanted
     run: str | None = Field(description="null: the leader has not begun it")
-    plan: ShownPlan
+    plan: CutoverPlanFields
     reason: str
-    steps: list[ShownStep]
+    steps: list[CutoverStep]
     blockedSeconds: float | None
     waits: list[str] = Field(description="what it waits for, and who is in its way")
-    late: list[ShownLateWrite] = Field(description="first writes that have passed the fence")
+    late: list[CutoverLateWrite] = Field(description="first writes that have passed the fence")
     lateOffsets: int
     groups: dict[str, str] = Field(description="group -> outcome")
     verified: str = Field(description="what the comparison of the tail found")
@@ -269,7 +271,7 @@ class CutoverDetails(ResponseModel):
     request: str = Field(description="id of the last request; empty: not known")
     by: str = Field(description="who sent it; empty: nobody is known")
     requestedAt: int = Field(description="0: not known")
-    former: FormerRun | None = Field(
+    former: FormerCutover | None = Field(
         description="the run before, while the leader has not begun another one"
     )
 
