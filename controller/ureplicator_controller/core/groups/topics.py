@@ -24,8 +24,11 @@ class RouteTopic:
     is_raw: bool = True
 
 
-def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
-    """Readable topics of the route by their names at the source."""
+def route_topics(
+    snapshot: Snapshot, route: Route, *, reversed_too: bool = False
+) -> Mapping[str, RouteTopic]:
+    """Readable topics of the route by their names at the source; `reversed_too`: also those that a cutover
+    has reversed, so that nothing is copied there any more."""
     settings = snapshot.routes.get(route)
     if settings is None:
         return {}
@@ -40,5 +43,5 @@ def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
         for key, stored in snapshot.topics.items()
         if key.route == route
         and key not in snapshot.unreadable_topics
-        and stored.value.state is not TopicState.REVERSED
+        and (reversed_too or stored.value.state is not TopicState.REVERSED)
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,9 +11,11 @@ from ureplicator_common.kafka import LogReader, PositionReader
 from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.acls import AclAdmin
 from ureplicator_common.kafka.client import ClusterClient
+from ureplicator_common.kafka.list_offsets import TopicPartition
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
-from ureplicator_common.model import Route
+from ureplicator_common.model import Route, position_group
+from ureplicator_controller.engines.cutover.copy_fence import KafkaCopyFence
 from ureplicator_controller.engines.groups.clusters import open_route
 from ureplicator_controller.engines.groups.copied import CopiedReader
 from ureplicator_controller.engines.groups.survey import RouteClusters
@@ -27,6 +29,14 @@ class FenceProgram(Protocol):
         ...
 
 
+class CopyFence(Protocol):
+    """Producers of workers that were lost with partitions of the route."""
+
+    def fence(self, partitions: Collection[TopicPartition]) -> tuple[str, ...]:
+        """Fence those of target partitions; what is not fenced, in words. Raises ClusterUnavailable."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverClusters:
     """Both ends of a route. `back`: what the route in the other direction has copied. They belong to one
@@ -35,6 +45,7 @@ class CutoverClusters:
     source_logs: LogReader
     target_logs: LogReader
     positions: PositionReader
+    copies: CopyFence
     groups: RouteClusters
     back: CopiedReader
     source_acls: AclAdmin
@@ -63,10 +74,12 @@ def open_clusters(
     """`connect`: a client of a cluster by its name."""
     source, target = connect(route.source), connect(route.target)
     back = Route(route.target, route.source)
+    positions = KafkaPositionReader(target)
     return CutoverClusters(
         source_logs=KafkaLogReader(source),
         target_logs=KafkaLogReader(target),
-        positions=KafkaPositionReader(target),
+        positions=positions,
+        copies=KafkaCopyFence(target, positions, group=position_group(fleet=fleet, route=route)),
         groups=open_route(fleet=fleet, route=route, source=source, target=target),
         back=open_route(fleet=fleet, route=back, source=target, target=source).copied,
         source_acls=KafkaAclAdmin(source, name=route.source),

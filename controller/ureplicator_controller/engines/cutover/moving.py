@@ -142,14 +142,23 @@ class Moving:
             {(names[target], number): extent for (target, number), extent in found.items()},
         )
 
+    def follow_groups(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
+        """Take the offsets of groups along that have gone on at the source, until they go over."""
+        if not cutover.plan.groups:
+            return cutover
+        move = GroupMove(self._clusters, cutover, self._topics(cutover, snapshot))
+        written = move.write(move.found(), may_write=self._may_write)
+        return replace(cutover, groups={**cutover.groups, **outcomes(written)})
+
     # Steps.
 
-    def _fence(self, cutover: Cutover, _: Snapshot) -> Cutover:
+    def _fence(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
         plan = cutover.plan
         if not cutover.fencing:
             changed = self._fencing.changed(plan)
             if changed:
                 return given_up(cutover, changed)
+            self._warm_up(cutover, snapshot)
             fences = {**cutover.fences, plan.route.source: plan.acls}
             now_ms = self._clock.wall_ms()
             return replace(cutover, fencing=True, fences=fences, fenced_ms=now_ms)
@@ -160,6 +169,12 @@ class Moving:
         if ends.unknown:
             return waiting(cutover, ends.unknown)
         return reached(cutover, FENCED, self._clock.wall_ms(), ends=ends.offsets)
+
+    def _warm_up(self, cutover: Cutover, snapshot: Snapshot) -> None:
+        """Connect to all that is read later, and read the offset map, while clients still write."""
+        self.behind(replace(cutover, ends=self.ends(cutover).offsets), snapshot)
+        self.group_decisions(cutover, snapshot)
+        self.target_ends(cutover, snapshot)
 
     def _drain(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
         extents = self._extents(cutover)
@@ -215,8 +230,8 @@ class Moving:
         return opened(cutover, there.offsets, self._clock.wall_ms())
 
     def _topics(self, cutover: Cutover, snapshot: Snapshot) -> Mapping[str, RouteTopic]:
-        found = route_topics(snapshot, cutover.plan.route)
-        return {topic: found[topic] for topic in cutover.plan.topics}
+        found = route_topics(snapshot, cutover.plan.route, reversed_too=True)
+        return {topic: found[topic] for topic in cutover.plan.topics if topic in found}
 
     def _extents(self, cutover: Cutover) -> Extents:
         wanted = {topic: range(count) for topic, count in cutover.plan.topics.items()}

@@ -38,7 +38,11 @@ log = logging.getLogger(__name__)
 
 BUSY_S = 0.05
 """Time between two looks at what a cutover waits for: clients are kept from writing meanwhile."""
+OPENED_S = 0.2
+"""The same once they may write again."""
 IDLE_S = 0.2
+FOLLOW_S = 1.0
+"""Time between two looks at groups that have not gone over yet."""
 RETRY_S = 1.0
 MAX_STEPS = 20
 """Steps of one cutover in one round: more than there are states."""
@@ -68,6 +72,7 @@ class CutoverThread:
         self._nodes: dict[str, FencedNode] = {}
         self._known: dict[str, Cutover] = {}
         self._rehearsals: dict[str, Rehearsal] = {}
+        self._followed_at_s: dict[str, float] = {}
         self._epoch: int | None = None
         self._thread = PeriodicThread(self.run_once, name="cutovers", first_after_s=IDLE_S)
 
@@ -91,7 +96,7 @@ class CutoverThread:
             self._carried_on(name, epoch, snapshot)
             for name in sorted({*snapshot.cutovers, *snapshot.cutover_requests})
         ]
-        if all(wait_s == IDLE_S for wait_s in waits):
+        if not any(is_busy(cutover) for cutover in self._known.values()):
             self._disconnect()
         return min(waits, default=IDLE_S)
 
@@ -156,7 +161,9 @@ class CutoverThread:
             cutover = self._stored(name, after, epoch)
             if not is_busy(cutover) or (is_same_wait and not moved_on):
                 break
-        return BUSY_S if is_busy(cutover) else IDLE_S
+        if not is_busy(cutover):
+            return IDLE_S
+        return BUSY_S if cutover.state in BEFORE_OPEN else OPENED_S
 
     def _current(self, name: str, snapshot: Snapshot) -> Cutover | None:
         """The node as this leader has written it, or as ZooKeeper has it."""
@@ -184,17 +191,6 @@ class CutoverThread:
         needs = self._needs
         clusters = self._opened(cutover.plan.route)
         fencing = Fencing(name, clusters, needs.program)
-        if cutover.state not in BEFORE_OPEN:
-            turning = Turning(
-                coordination=needs.coordination,
-                paths=needs.paths,
-                writer=needs.writer,
-                fencing=fencing,
-                proven=needs.proven,
-                clock=needs.clock,
-                epoch=term.epoch,
-            )
-            return turning.step(cutover, snapshot)
         moving = Moving(
             fleet=needs.fleet,
             clusters=clusters,
@@ -202,11 +198,32 @@ class CutoverThread:
             clock=needs.clock,
             may_write=term.reading(),
         )
+        if cutover.state not in BEFORE_OPEN:
+            turning = Turning(
+                coordination=needs.coordination,
+                paths=needs.paths,
+                writer=needs.writer,
+                fencing=fencing,
+                moving=moving,
+                copies=clusters.copies,
+                proven=needs.proven,
+                clock=needs.clock,
+                epoch=term.epoch,
+                follows=self._follows(name),
+            )
+            return turning.step(cutover, snapshot)
         if cutover.wanted is Wanted.ABORT:
             return moving.take_back(cutover)
         if cutover.wanted is Wanted.REHEARSE:
             return self._rehearsed(name, moving, cutover, snapshot)
         return moving.step(cutover, snapshot)
+
+    def _follows(self, name: str) -> bool:
+        now_s = self._needs.clock.monotonic_s()
+        if now_s < self._followed_at_s.get(name, now_s):
+            return False
+        self._followed_at_s[name] = now_s + FOLLOW_S
+        return True
 
     def _rehearsed(
         self, name: str, moving: Moving, cutover: Cutover, snapshot: Snapshot

@@ -18,20 +18,23 @@ from dataclasses import replace
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Operation, Set, Unavailable, create_or_set
 from ureplicator_common.cutovers import Cutover, CutoverState
+from ureplicator_common.kafka.list_offsets import TopicPartition
 from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicState
 from ureplicator_common.portions import portions
 from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.core.cutover.intents import former_direction, other_direction
-from ureplicator_controller.core.cutover.progress import reached, waiting
+from ureplicator_controller.core.cutover.progress import moved_ends, reached, waiting
 from ureplicator_controller.core.planning.holders import HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionViews
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
+from ureplicator_controller.engines.cutover.clusters import CopyFence
 from ureplicator_controller.engines.cutover.fencing import Fencing
+from ureplicator_controller.engines.cutover.moving import Moving
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 
 log = logging.getLogger(__name__)
@@ -51,27 +54,38 @@ class Turning:
         paths: Paths,
         writer: FencedWriter,
         fencing: Fencing,
+        moving: Moving,
+        copies: CopyFence,
         proven: Callable[[], Snapshot | None],
         clock: Clock,
         epoch: int,
+        follows: bool,
     ) -> None:
-        """`proven`: the fleet as it is now, read while this process leads."""
+        """`proven`: the fleet as it is now, read while this process leads. `follows`: it is time to take the
+        groups' offsets along."""
         self._coordination = coordination
         self._paths = paths
         self._writer = writer
         self._fencing = fencing
+        self._moving = moving
+        self._copies = copies
         self._proven = proven
         self._clock = clock
         self._epoch = epoch
+        self._follows = follows
 
     def step(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
-        if cutover.state is CutoverState.WATCHED:
-            return self._watch(cutover)
         if not cutover.opened_ms:
             return self._let_write(cutover)
+        if self._follows:
+            cutover = self._moving.follow_groups(cutover, snapshot)
+        if cutover.state is CutoverState.WATCHED:
+            return self._watch(cutover)
         seen = self._proven()
         if seen is None:
             return waiting(cutover, ["leadership was lost"])
+        if not _is_begun(seen, cutover):
+            cutover = self._alarmed(cutover)
         left = self._reverse(cutover, seen)
         if left:
             return waiting(cutover, left)
@@ -86,6 +100,14 @@ class Turning:
             name: at for name, at in cutover.fences.items() if name != cutover.plan.route.target
         }
         return replace(cutover, fences=fences, opened_ms=self._clock.wall_ms(), waits=())
+
+    def _alarmed(self, cutover: Cutover) -> Cutover:
+        """The cutover with what was written at the source since it was drained. Once the other direction is
+        copied, it is written there, too."""
+        ends = self._moving.ends(cutover)
+        if ends.unknown:
+            return cutover
+        return moved_ends(cutover, ends.offsets, self._clock.wall_ms(), is_alarm=True)
 
     def _reverse(self, cutover: Cutover, seen: Snapshot) -> Sequence[str]:
         """Bring the intents on; what is left to wait for, in words. Raises Unavailable."""
@@ -106,6 +128,9 @@ class Turning:
         if not cutover.plan.way_back:
             return ()
         held = list(_held(seen, cutover))
+        unfenced = self._copies.fence(lost) if (lost := list(_lost(seen, cutover))) else ()
+        if unfenced:
+            return unfenced
         self._write(self._activations(cutover, former, seen, held))
         return [*(f"{topic}: its workers release it" for topic in held), *_starting(seen, cutover)]
 
@@ -160,6 +185,19 @@ class Turning:
         return reached(cutover, CutoverState.DONE, now_ms)
 
 
+def _is_begun(seen: Snapshot, cutover: Cutover) -> bool:
+    """True if some topic of the other direction is active, or if there is none."""
+    names = (
+        stored.value.target_topic
+        for topic in cutover.plan.topics
+        if (stored := seen.topics.get(TopicKey(cutover.plan.route, topic))) is not None
+    )
+    back = (seen.topics.get(TopicKey(cutover.back, name)) for name in names)
+    return not cutover.plan.way_back or any(
+        stored is not None and stored.value.state is not TopicState.REVERSED for stored in back
+    )
+
+
 def _held(seen: Snapshot, cutover: Cutover) -> Iterator[str]:
     """Topics with a partition that a worker of the former direction may still copy."""
     rules, views = HolderRules(seen), PartitionViews(seen)
@@ -169,6 +207,25 @@ def _held(seen: Snapshot, cutover: Cutover) -> Iterator[str]:
         of_topic = views.by_topic.get(key, {})
         if any(rules.is_held(view) for view in of_topic.values()):
             yield topic
+
+
+def _lost(seen: Snapshot, cutover: Cutover) -> Iterator[TopicPartition]:
+    """Target partitions whose last workers have not confirmed the release, and whose other direction has not
+    begun yet."""
+    rules, views = HolderRules(seen), PartitionViews(seen)
+    keys = [TopicKey(cutover.plan.route, topic) for topic in cutover.plan.topics]
+    views.open(keys)
+    for key in keys:
+        former = seen.topics.get(key)
+        if former is None:
+            continue
+        name = former.value.target_topic
+        back = seen.topics.get(TopicKey(cutover.back, name))
+        if back is not None and back.value.state is not TopicState.REVERSED:
+            continue
+        for number, view in views.by_topic.get(key, {}).items():
+            if rules.remaining_holders(view):
+                yield name, number
 
 
 def _starting(seen: Snapshot, cutover: Cutover) -> Iterator[str]:
