@@ -202,8 +202,9 @@ class Moving:
         if members:
             return waiting(cutover, members)
         found = move.found()
-        if cutover.groups_before is None:
-            return replace(cutover, groups_before=move.before(found))
+        before = move.before(found, cutover.groups_before or {})
+        if before != cutover.groups_before:
+            return replace(cutover, groups_before=before)
         written = move.write(found, may_write=self._may_write)
         left = unfinished(written)
         if left:

@@ -125,14 +125,15 @@ class CutoverThread:
             return max(RETRY_S, self._told(name, f"{type(error).__name__}: {error}", epoch))
 
     def _told(self, name: str, error: str, epoch: int) -> float:
-        """Show operators what fails, if ZooKeeper is not what does."""
-        known = self._known.get(name)
-        if known is None:
-            return RETRY_S
+        """Show operators what fails, if ZooKeeper is not what does. The node may be another one than was
+        known: a write whose outcome is not known may have been made."""
         try:
             node = self._node(name)
-            if node.read() is not None:
-                self._write(name, node, waiting(known, [error]), epoch)
+            data = node.read()
+            found = None if data is None else decode_cutover(data)
+            if found is None or not is_busy(found):
+                return RETRY_S
+            self._write(name, node, waiting(found, [error]), epoch)
         except OperatingError as another:
             log.warning("cutover %s: %s", name, another)
             return RETRY_S
