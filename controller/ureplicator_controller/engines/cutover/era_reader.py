@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.cutovers import Turn
-from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import TopicPartition
 from ureplicator_common.model import Route
 from ureplicator_controller.core.cutover.eras import across, places
@@ -40,12 +39,7 @@ class EraReader:
     def _copied_back(
         self, topics: Mapping[str, RouteTopic], turned: Mapping[TopicPartition, TopicPartition]
     ) -> Mapping[TopicPartition, CopiedPartition]:
-        if not turned:
-            return {}
-        try:
-            return self._back.read(_back_again(topics), turned.values())
-        except ClusterUnavailable:
-            return {}
+        return self._back.read(_back_again(topics), turned.values()) if turned else {}
 
     def close(self) -> None:
         self._forward.close()
