@@ -24,7 +24,7 @@ from ureplicator_controller.core.positions.changes import ChangeOutcome, due_cha
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_testkit.control.fleet import ControlFleet
 from ureplicator_testkit.control.worker_process import Process
-from ureplicator_testkit.cutover.logs import Log
+from ureplicator_testkit.cutover.logs import HOLE, Log
 
 TOPICS = {"t": 2, "u": 1}
 THERE = Route("a", "b")
@@ -99,7 +99,7 @@ class Copier(Process):
             return
         copies = self.fleet.copies[partition]
         stored = copies.stored
-        copies.fenced.add(stored.producer)
+        self.fleet.fence_data(partition)
         counted = copies.sent.get(stored.producer, 0) if stored.counts else 0
         self.next[partition] = max(0, stored.offset, counted)
         copy.stage = "counted"
@@ -235,6 +235,13 @@ class CopyingFleet(ControlFleet):
         copies.sources.append(offset)
         copies.targets.append(self.log(partition.route.target, partition).append(record, self._time()))
         copies.sent[producer] = offset + 1
+
+    def fence_data(self, partition: Partition) -> None:
+        """Fence the producer that the stored position names, by a control record."""
+        copies = self.copies[partition]
+        if copies.stored.producer:
+            copies.fenced.add(copies.stored.producer)
+            self.log(partition.route.target, partition).append(HOLE, self._time())
 
     def start_worker(self, id: str) -> Copier:
         worker = Copier(self, id)

@@ -69,7 +69,7 @@ class SimulatedPositions:
 
     def read(self, _: str, wanted: Mapping[str, Sequence[int]]) -> Mapping[TopicPartition, Position]:
         return {
-            (topic, number): Position(self._stored(topic, number).stored.offset)
+            (topic, number): Position(self._stored(topic, number))
             for topic, numbers in wanted.items()
             for number in numbers
         }
@@ -80,12 +80,11 @@ class SimulatedPositions:
         for id in ids:
             self._fleet.ledger.initialise(id)
         for topic, number in partitions:
-            copies = self._stored(topic, number)
-            copies.fenced.add(copies.stored.producer)
+            self._fleet.fence_data(Partition(self._route, topic, number))
         return ()
 
-    def _stored(self, topic: str, number: int) -> Any:
-        return self._fleet.copies[Partition(self._route, topic, number)]
+    def _stored(self, topic: str, number: int) -> int:
+        return self._fleet.copies[Partition(self._route, topic, number)].stored.offset
 
     def close(self) -> None: ...
 
