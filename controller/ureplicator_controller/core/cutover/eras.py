@@ -80,6 +80,14 @@ def across(
 
     is_known = back is not None and back.position is not None
     copied = back.translate_back if back is not None and is_known else unknown
-    return replace(
-        forward, translate=translate(places, produced=forward.translate, copied=copied)
-    )
+    translated = translate(places, produced=forward.translate, copied=copied)
+    _, _, is_produced = places[-1]
+    return replace(forward if is_produced else _left(forward), translate=translated)
+
+
+def _left(forward: CopiedPartition) -> CopiedPartition:
+    """A partition whose clients have left: what follows here comes from there. The position and the end of the
+    former copy bound nothing then, as late writes may have moved both beyond what was written there since."""
+    end = 0 if forward.source_log is None else forward.source_log.end
+    position = None if forward.position is None else max(forward.position, end)
+    return replace(forward, position=position, end=None, constant_from=None)

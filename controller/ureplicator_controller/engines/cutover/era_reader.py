@@ -12,7 +12,7 @@ from ureplicator_controller.core.cutover.eras import across, places
 from ureplicator_controller.core.groups.decisions import CopiedPartition
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.core.groups.way_back import reversed_topics
-from ureplicator_controller.engines.groups.copied import CopiedReader
+from ureplicator_controller.engines.groups.copied import NOT_COPIED, CopiedReader
 
 
 class EraReader:
@@ -39,7 +39,11 @@ class EraReader:
     def _copied_back(
         self, topics: Mapping[str, RouteTopic], turned: Mapping[TopicPartition, TopicPartition]
     ) -> Mapping[TopicPartition, CopiedPartition]:
-        return self._back.read(_back_again(topics), turned.values()) if turned else {}
+        found = self._back.read(_back_again(topics), turned.values()) if turned else {}
+        return {
+            key: replace(copied, position=0) if copied.reason == NOT_COPIED else copied
+            for key, copied in found.items()
+        }
 
     def close(self) -> None:
         self._forward.close()

@@ -30,7 +30,7 @@ from ureplicator_controller.engines.cutover.fencing import Fencing
 from ureplicator_controller.engines.cutover.moving import Moving
 from ureplicator_controller.engines.cutover.rehearsal import Rehearsal
 from ureplicator_controller.engines.cutover.turning import Turning
-from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
+from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter, WriteOutcome
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.syncs.thread import NOT_LEADING_S, STOP_TIMEOUT_S, Seen, Term
 
@@ -191,13 +191,14 @@ class CutoverThread:
     def _step(self, name: str, cutover: Cutover, snapshot: Snapshot, term: Term) -> Cutover:
         needs = self._needs
         clusters = self._opened(cutover.plan.route)
-        fencing = Fencing(name, clusters, needs.program)
+        fencing = Fencing(name, clusters, needs.program, leads=lambda: self._leads(term.epoch))
+        is_recent = term.reading()
         moving = Moving(
             fleet=needs.fleet,
             clusters=clusters,
             fencing=fencing,
             clock=needs.clock,
-            may_write=term.reading(),
+            may_write=lambda: is_recent() and self._leads(term.epoch),
         )
         if cutover.state not in BEFORE_OPEN:
             turning = Turning(
@@ -218,6 +219,10 @@ class CutoverThread:
         if cutover.wanted is Wanted.REHEARSE:
             return self._rehearsed(name, moving, cutover, snapshot)
         return moving.step(cutover, snapshot)
+
+    def _leads(self, epoch: int) -> bool:
+        """Proof that this process leads: a write that changes nothing. Raises Unavailable."""
+        return self._needs.writer.write((), epoch=epoch) is WriteOutcome.DONE
 
     def _follows(self, name: str) -> bool:
         now_s = self._needs.clock.monotonic_s()

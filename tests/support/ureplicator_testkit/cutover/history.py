@@ -10,7 +10,7 @@ from random import Random
 
 from ureplicator_common.cutovers import CutoverState, FenceKind
 from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
-from ureplicator_common.model import Partition, Route
+from ureplicator_common.model import Partition, Route, TopicKey, TopicState, WorkerId
 from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN
 from ureplicator_testkit.control.worker_process import InvariantViolated
 from ureplicator_testkit.cutover.clients import Reader, Writer
@@ -126,20 +126,21 @@ class History:
 
     def is_copied(self, route: Route) -> bool:
         """True if every partition of the route is copied, as plans ask for."""
-        seen = self.fleet.contents()
-        numbers = [
-            Partition(route, key.topic, number)
-            for key, stored in seen.topics.items()
-            if key.route == route and stored.value.state == "active"
-            for number in range(stored.value.partitions)
-        ]
+        seen = self.fleet.contents().topics
+        keys = [TopicKey(route, topic) for topic in sorted(TOPICS) if topic not in self.troubled]
+        if any(key not in seen or seen[key].value.state is not TopicState.ACTIVE for key in keys):
+            return False
         copied = {
             partition
             for worker in self.fleet.running()
             for partition, copy in worker.copies.items()
             if copy.stage == "copying"
         }
-        return bool(numbers) and copied.issuperset(numbers)
+        return copied.issuperset(
+            Partition(route, key.topic, number)
+            for key in keys
+            for number in range(seen[key].value.partitions)
+        )
 
     @property
     def copies_back(self) -> bool:
@@ -344,7 +345,7 @@ class History:
         for id in ("a", "b"):
             alive = [each for each in self.fleet.copiers if each.id == id and each.runs]
             if not alive and self.dice.random() < 0.5:
-                if self.fleet.store.node(self.fleet.paths.worker_live(alive_id(id))) is None:
+                if self.fleet.store.node(self.fleet.paths.worker_live(WorkerId(id))) is None:
                     self.fleet.start_worker(id)
 
     def _tamper(self) -> None:
@@ -387,12 +388,6 @@ class History:
                 writer.home = ""
             if self.judge.is_settled:
                 return
-
-
-def alive_id(id: str) -> "WorkerId":
-    from ureplicator_common.model import WorkerId
-
-    return WorkerId(id)
 
 
 class _Errors(logging.Handler):

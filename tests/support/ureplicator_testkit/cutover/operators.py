@@ -73,6 +73,7 @@ class Operator:
         world = self._world
         if not set(TOPICS) - world.troubled:
             self._script = []
+            return
         if world.dice.random() > 0.2 or not world.is_copied(world.route):
             return
         if self.run.fence is FenceKind.NONE:
