@@ -23,12 +23,12 @@ from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
 from ureplicator_common.model import Partition, TopicKey, TopicState
 from ureplicator_common.znodes.cutovers import decode_cutover
 from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN, NEXT
-from ureplicator_testkit.cutover.clients import Reader
-from ureplicator_testkit.cutover.clusters import BOB, CAROL, FLEET, Cluster
+from ureplicator_testkit.cutover_histories.clients import Reader
+from ureplicator_testkit.cutover_histories.clusters import BOB, CAROL, FLEET, Cluster
 
 if TYPE_CHECKING:
-    from ureplicator_testkit.cutover.history import History
-    from ureplicator_testkit.cutover.leaders import Leader
+    from ureplicator_testkit.cutover_histories.history import History
+    from ureplicator_testkit.cutover_histories.leaders import Leader
 
 OPEN, DONE, ABORTED = CutoverState.OPEN, CutoverState.DONE, CutoverState.ABORTED
 NAME = "move"

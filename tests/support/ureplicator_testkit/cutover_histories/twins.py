@@ -14,8 +14,8 @@ from ureplicator_controller.core.groups.decisions import CopiedPartition
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.engines.cutover.clusters import CutoverClusters
 from ureplicator_controller.engines.groups.survey import RouteClusters
-from ureplicator_testkit.cutover.clusters import Cluster
-from ureplicator_testkit.cutover.copying import CopyingFleet
+from ureplicator_testkit.cutover_histories.clusters import Cluster
+from ureplicator_testkit.cutover_histories.copying import CopyingFleet
 
 Point = Callable[[str, bool], Callable[[], None]]
 """Called before a request, with its name and whether it changes something; the result is called after it."""

@@ -15,5 +15,5 @@ A leader that freezes does so before a read, before or after a write to ZooKeepe
 cluster. Not between its last proof that it leads and the change that follows: nothing at the clusters is fenced
 by the leader's epoch.
 
-    python -m ureplicator_testkit.cutover --seed 17
+    python -m ureplicator_testkit.cutover_histories --seed 17
 """

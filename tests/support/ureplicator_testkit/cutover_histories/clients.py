@@ -8,7 +8,7 @@ from random import Random
 from typing import Protocol
 
 from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
-from ureplicator_testkit.cutover.clusters import Cluster
+from ureplicator_testkit.cutover_histories.clusters import Cluster
 from ureplicator_testkit.kafka.memory_groups import MemoryGroup
 
 LONGEST_S = 10.0

@@ -21,12 +21,12 @@ from ureplicator_common.znodes.cutovers import encode_cutover_request
 from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN
 from ureplicator_controller.core.cutover.acl_fence import Unfenceable
 from ureplicator_controller.engines.cutover.acl_fence import AclFence
-from ureplicator_testkit.cutover.clusters import DAVE, FLEET
-from ureplicator_testkit.cutover.copying import BACK, THERE, TOPICS
-from ureplicator_testkit.cutover.judge import NAME
+from ureplicator_testkit.cutover_histories.clusters import DAVE, FLEET
+from ureplicator_testkit.cutover_histories.copying import BACK, THERE, TOPICS
+from ureplicator_testkit.cutover_histories.judge import NAME
 
 if TYPE_CHECKING:
-    from ureplicator_testkit.cutover.history import History
+    from ureplicator_testkit.cutover_histories.history import History
 
 LONG_S = 1_000.0
 

@@ -17,9 +17,9 @@ from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
 from ureplicator_controller.engines.cutover.thread import CutoverNeeds, CutoverThread
 from ureplicator_controller.engines.fenced_writer import FencedWriter
 from ureplicator_testkit.control.memory_coordination import MemoryCoordination
-from ureplicator_testkit.cutover.clusters import Cluster
-from ureplicator_testkit.cutover.copying import CopyingFleet
-from ureplicator_testkit.cutover.twins import Gateway, Guarded, guarded_clusters
+from ureplicator_testkit.cutover_histories.clusters import Cluster
+from ureplicator_testkit.cutover_histories.copying import CopyingFleet
+from ureplicator_testkit.cutover_histories.twins import Gateway, Guarded, guarded_clusters
 
 METRICS = ControlMetrics(CollectorRegistry())
 CHANGE = "a change at a cluster"

@@ -13,13 +13,13 @@ from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
 from ureplicator_common.model import Partition, Route, TopicKey, TopicState, WorkerId
 from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN
 from ureplicator_testkit.control.worker_process import InvariantViolated
-from ureplicator_testkit.cutover.clients import Reader, Writer
-from ureplicator_testkit.cutover.clusters import BOB, CAROL, DAVE, Cluster, first_rights
-from ureplicator_testkit.cutover.copying import TOPICS, CopyingFleet
-from ureplicator_testkit.cutover.judge import Judge, Violation
-from ureplicator_testkit.cutover.leaders import Chances, Leader, ProcessEnded
-from ureplicator_testkit.cutover.logs import Log
-from ureplicator_testkit.cutover.operators import Operator, Run
+from ureplicator_testkit.cutover_histories.clients import Reader, Writer
+from ureplicator_testkit.cutover_histories.clusters import BOB, CAROL, DAVE, Cluster, first_rights
+from ureplicator_testkit.cutover_histories.copying import TOPICS, CopyingFleet
+from ureplicator_testkit.cutover_histories.judge import Judge, Violation
+from ureplicator_testkit.cutover_histories.leaders import Chances, Leader, ProcessEnded
+from ureplicator_testkit.cutover_histories.logs import Log
+from ureplicator_testkit.cutover_histories.operators import Operator, Run
 from ureplicator_testkit.kafka.memory_groups import MemoryGroup
 
 CLUSTERS = ("a", "b")
@@ -96,6 +96,7 @@ class History:
             self._trouble: dice.choice((0.0, 0.0, 0.0, 0.0, 0.01)),
             self._stray_member: dice.choice((0.0, 0.0, 0.05)),
         }
+        self.fleet.pace = dice.choice((0.3, 0.9))
         for reader in self.readers:
             if dice.random() < 0.5:
                 group = MemoryGroup({("t", 0): CommittedOffset(dice.randrange(3), "m")})

@@ -8,7 +8,7 @@ from random import Random
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, PREFIXED, READ, WRITE, TopicAcl
 from ureplicator_common.kafka.groups import TopicPartition
-from ureplicator_testkit.cutover.logs import Log
+from ureplicator_testkit.cutover_histories.logs import Log
 from ureplicator_testkit.kafka.authorizer import Authorizer
 from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups

@@ -24,7 +24,7 @@ from ureplicator_controller.core.positions.changes import ChangeOutcome, due_cha
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_testkit.control.fleet import ControlFleet
 from ureplicator_testkit.control.worker_process import Process
-from ureplicator_testkit.cutover.logs import HOLE, Log
+from ureplicator_testkit.cutover_histories.logs import HOLE, Log
 
 TOPICS = {"t": 2, "u": 1}
 THERE = Route("a", "b")
@@ -80,10 +80,12 @@ def _translated(here: list[int], there: list[int], offset: int) -> int | None:
 
 
 class Copier(Process):
-    """A worker that copies. `deaf`: turns in which its copiers go on, and it hears nothing of ZooKeeper."""
+    """A worker that copies. `deaf`: turns in which its copiers go on, and it hears nothing of ZooKeeper;
+    `pace`: likelihood of each step of a takeover in a turn."""
 
     fleet: CopyingFleet
     deaf = 0
+    pace = 0.9
 
     def __init__(self, fleet: CopyingFleet, id: str) -> None:
         self.fleet = fleet
@@ -177,7 +179,7 @@ class Copier(Process):
             if dice.random() < 0.7:
                 self.release(partition)
             for act in acts:
-                if dice.random() < 0.9:
+                if dice.random() < self.pace:
                     act(partition)
         self._copy_on(dice)
         self.publish()
@@ -206,6 +208,7 @@ class CopyingFleet(ControlFleet):
         super().__init__(delays=DELAYS, planner=lambda seen, now_s: plan(seen, now_s))
         self.hand = self._session
         self._planned_at = -1
+        self.pace = 0.9
         for route in (THERE, BACK):
             data = encode_route(RouteSettings(delivery=Delivery.EXACTLY_ONCE, offset_map=True))
             self.store.apply(self._session, [Create(self.paths.route(route), data)])
@@ -245,6 +248,7 @@ class CopyingFleet(ControlFleet):
 
     def start_worker(self, id: str) -> Copier:
         worker = Copier(self, id)
+        worker.pace = self.pace
         self.processes.append(worker)
         self.copiers.append(worker)
         return worker
