@@ -35,7 +35,13 @@ from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.cutover.clusters import CutoverClusters
 from ureplicator_controller.engines.cutover.fencing import Fencing
-from ureplicator_controller.engines.cutover.groups import GroupMove, outcomes, put_back, unfinished
+from ureplicator_controller.engines.cutover.groups import (
+    GONE_OVER,
+    GroupMove,
+    outcomes,
+    put_back,
+    unfinished,
+)
 
 
 class Moving:
@@ -148,7 +154,8 @@ class Moving:
             return cutover
         move = GroupMove(self._clusters, cutover, self._topics(cutover, snapshot))
         written = move.write(move.found(), may_write=self._may_write)
-        return replace(cutover, groups={**cutover.groups, **outcomes(written)})
+        staying = [decision for decision in written if decision.state not in GONE_OVER]
+        return replace(cutover, groups={**cutover.groups, **outcomes(staying)})
 
     # Steps.
 
