@@ -209,7 +209,7 @@ def test_nothing_goes_back_that_has_not_gone(rest: CutoverRest, state: CutoverSt
 def test_the_way_back_is_the_same_with_both_clusters_changed_over(rest: CutoverRest) -> None:
     run = started(rest, fence="acl")
     rest.put_cutover(replace(run, state=CutoverState.DONE, opened_ms=5))
-    turned(rest)
+    rest.turn("orders")
     problem_of(rest.call("POST", "/cutovers/move/back"), 409)
     dry = rest.call("POST", "/cutovers/move/back?dry_run=true").get_json()
     assert not dry["blocked"], dry["findings"]
@@ -231,14 +231,6 @@ def test_without_a_way_back_nothing_goes_back(rest: CutoverRest) -> None:
     rest.put_cutover(replace(run, state=CutoverState.DONE))
     problem = problem_of(rest.call("POST", "/cutovers/move/back?confirm=true"), 409)
     assert "without a way back" in problem["detail"]
-
-
-def turned(rest: CutoverRest) -> None:
-    """`orders` as a cutover leaves it: reversed, and copied back."""
-    intent = TopicIntent(4, 4, state=TopicState.REVERSED, target_topic="orders")
-    rest.put_intent("orders", intent)
-    rest.put_intent("orders", TopicIntent(4, 0, target_topic="orders"), route=BACK)
-    rest.copy("orders", BACK)
 
 
 def test_a_cutover_that_is_not_there(rest: CutoverRest) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from flask import Response, request
 
 from ureplicator_common.audits import TopicAudit, VerifiedRange
 from ureplicator_common.cutovers import Cutover, CutoverRequest
@@ -13,6 +15,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     TopicKey,
+    TopicState,
     WorkerId,
 )
 from ureplicator_common.znode_contents import CurrentEntry, CurrentState, PartitionLoad, TopicIntent
@@ -42,6 +45,9 @@ class CutoverRest(RestFixture):
         self.clock.advance(max(0.0, now_s - self.clock.monotonic_s()))
         self._current: dict[Partition, CurrentEntry] = {}
         self._loads: dict[Partition, PartitionLoad] = {}
+        self.on_start: Callable[[], object] = lambda: None
+        """Called when something was requested of a plan, before the response to it."""
+        self.app.after_request(self._after)
         for route in (ROUTE, BACK):
             self.publish(RouteSettings(offset_map=True), route=route)
         self.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
@@ -49,6 +55,11 @@ class CutoverRest(RestFixture):
         self.copy("orders", ROUTE)
         self.verify("orders")
         self.groups.add("billing", {("orders", 0): 30})
+
+    def _after(self, response: Response) -> Response:
+        if response.status_code == 200 and request.path.endswith(("/start", "/rehearse", "/back")):
+            self.on_start()
+        return response
 
     def request(self, name: str = "move") -> CutoverRequest:
         node = self.other_client.get(self.paths.cutover_request(name))
@@ -84,3 +95,10 @@ class CutoverRest(RestFixture):
         ranges = {number: VerifiedRange(0, 100, now_ms) for number in range(partitions)}
         path = self.paths.audits.state(TopicKey(ROUTE, topic))
         self.put(path, encode_audit_state(TopicAudit(partitions=ranges)))
+
+    def turn(self, topic: str, *, partitions: int = 4) -> None:
+        """The topic as a cutover leaves it: reversed, and copied back."""
+        there = TopicIntent(partitions, partitions, state=TopicState.REVERSED, target_topic=topic)
+        self.put_intent(topic, there)
+        self.put_intent(topic, TopicIntent(partitions, 0, target_topic=topic), route=BACK)
+        self.copy(topic, BACK, range(partitions))
