@@ -177,7 +177,8 @@ class Moving:
         ends = self.ends(cutover)
         if ends.unknown:
             return waiting(cutover, ends.unknown)
-        return reached(cutover, FENCED, self._clock.wall_ms(), ends=ends.offsets)
+        now_ms = self._clock.wall_ms()
+        return reached(cutover, FENCED, now_ms, ends=ends.offsets, held=ends.held)
 
     def _warm_up(self, cutover: Cutover, snapshot: Snapshot) -> None:
         """Connect to all that is read later, and read the offset map, while clients still write."""
@@ -210,9 +211,9 @@ class Moving:
     def late(self, cutover: Cutover, ends: Ends, *, is_alarm: bool = False) -> Cutover:
         """The cutover with what has passed its fence, and who wrote it."""
         now_ms = self._clock.wall_ms()
-        after = moved_ends(cutover, ends.offsets, now_ms, is_alarm=is_alarm)
-        if after is cutover:
-            return cutover
+        after = moved_ends(cutover, ends, now_ms, is_alarm=is_alarm)
+        if after.late == cutover.late:
+            return after
         keys = [(each.topic, each.partition) for each in after.late[len(cutover.late) :]]
         try:
             writers = self._clusters.source_writers
@@ -222,7 +223,7 @@ class Moving:
         producers = {
             key: tuple(sorted(each)) for key, each in found.items() if isinstance(each, Mapping)
         }
-        return moved_ends(cutover, ends.offsets, now_ms, producers, is_alarm=is_alarm)
+        return moved_ends(cutover, ends, now_ms, producers, is_alarm=is_alarm)
 
     def _verify(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
         found = self.verification(cutover, snapshot)
@@ -259,7 +260,7 @@ class Moving:
         if ends.unknown:
             return waiting(cutover, ends.unknown)
         late = self.late(cutover, ends)
-        if late is not cutover:
+        if late.ends != cutover.ends:
             return reached(late, FENCED, now_ms)
         there = self.target_ends(cutover, snapshot)
         if there.unknown:
