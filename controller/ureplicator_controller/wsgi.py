@@ -24,6 +24,7 @@ from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.garbage_collection import collect_seldom
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient, open_client
@@ -79,6 +80,7 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         logs=lambda name: KafkaLogReader(_client(settings, name)),
         claims=lambda name: KafkaClaimLog(_client(settings, name)),
         principals=lambda name: KafkaPrincipalReader(_client(settings, name)),
+        acls=lambda name: KafkaAclAdmin(_client(settings, name), name=name),
         groups=lambda route: open_route(
             fleet=settings.fleet,
             route=route,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from ureplicator_controller.core.cutover.checks import copies, groups, proofs, routes
+from ureplicator_controller.core.cutover.checks import copies, groups, proofs, rights, routes
 from ureplicator_controller.core.cutover.facts import Facts, Level, PlanFinding
 from ureplicator_controller.core.cutover.plan import listed
 
@@ -31,6 +31,7 @@ CHECKS: Sequence[Callable[[Facts], Iterable[PlanFinding]]] = (
     groups.groups,
     groups.members,
     groups.others,
+    rights.rights,
     routes.fence,
 )
 

@@ -61,6 +61,7 @@ from ureplicator_testkit.kafka.clients import (
     MemoryPositionReader,
     MemoryTopicAdmin,
 )
+from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
 
 ONE_ROUTE = ({"source": "source", "target": "target"},)
@@ -103,6 +104,7 @@ class RestFixture:
         )
         self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}
         self.principals = {name: MemoryPrincipals() for name in sorted(names)}
+        self.acls = {name: MemoryAclAdmin() for name in sorted(names)}
         self.positions = MemoryPositionReader()
         self.source_groups = MemoryPositionReader()
         """Groups of the cluster `source`; `positions` are of all others."""
@@ -130,6 +132,7 @@ class RestFixture:
             positions=self._positions_of,
             logs=self.logs.__getitem__,
             principals=self.principals.__getitem__,
+            acls=self.acls.__getitem__,
             claims=lambda name: self.claims[name].log(),
             groups=lambda _: RouteClusters(
                 source=self.groups, target=self.groups_there, copied=self.copied
