@@ -12,7 +12,7 @@ import pytest
 from ureplicator_common.audits import Differences, TopicAudit, VerifiedRange
 from ureplicator_common.cutovers import Cutover as Run
 from ureplicator_common.cutovers import CutoverPlan, CutoverRequest, Turn, Wanted
-from ureplicator_common.kafka import ClusterUnavailable
+from ureplicator_common.kafka import ClusterUnavailable, PartitionUnavailable
 from ureplicator_common.kafka.acls import (
     ALLOW,
     LITERAL,
@@ -22,6 +22,7 @@ from ureplicator_common.kafka.acls import (
     NoAuthorizer,
     TopicAcl,
 )
+from ureplicator_common.kafka.transactions.writers import TopicTransaction, TransactionKind
 from ureplicator_common.model import (
     Gap,
     OffsetShift,
@@ -229,6 +230,50 @@ def no_authorizer_here(rest: CutoverRest) -> None:
     rest.acls["source"].failure = NoAuthorizer("none")
 
 
+def shared_transaction(rest: CutoverRest) -> None:
+    put_transaction(rest, {("orders", 0), ("stock", 1), ("__consumer_offsets", 7)})
+
+
+def long_transaction(rest: CutoverRest) -> None:
+    put_transaction(rest, {("orders", 0)}, age_ms=30_000)
+
+
+def hidden_transaction(rest: CutoverRest) -> None:
+    put_transaction(rest, {("orders", 0)}, kind=TransactionKind.HIDDEN)
+
+
+def put_transaction(
+    rest: CutoverRest,
+    partitions: set[tuple[str, int]],
+    *,
+    age_ms: int = 100,
+    kind: TransactionKind = TransactionKind.OPEN,
+) -> None:
+    began_ms = rest.clock.wall_ms() - age_ms
+    one = TopicTransaction(
+        kind, 4_001, "shop-1", began_ms=began_ms, partitions=frozenset(partitions)
+    )
+    rest.writers["source"].transactions = [one]
+
+
+def transactions_unknown(rest: CutoverRest) -> None:
+    rest.writers["source"].unknown = ("broker 2 does not respond",)
+
+
+def producer_of_more(rest: CutoverRest) -> None:
+    rest.put_intent("quiet", TopicIntent(1, 1, target_topic="quiet"))
+    now_ms, old_ms = rest.clock.wall_ms(), rest.clock.wall_ms() - 400_000
+    rest.writers["source"].producers = {
+        ("orders", 1): {4_001: now_ms, 4_002: now_ms},
+        ("quiet", 0): {4_001: now_ms, 4_002: old_ms},
+    }
+    rest.writers["source"].ids = {4_001: "shop-1"}
+
+
+def producers_unknown(rest: CutoverRest) -> None:
+    rest.writers["source"].producers = {("orders", 1): PartitionUnavailable("no leader")}
+
+
 def rights_unread(rest: CutoverRest) -> None:
     rest.acls["target"].failure = AclRefused("no right to see rights")
 
@@ -272,6 +317,17 @@ def rights_unread(rest: CutoverRest) -> None:
         (reader_without_right, "rights", "warning", "User:report: may READ orders at source"),
         (everyone_writes, "rights", "warning", "User:*: may WRITE orders at source"),
         (no_authorizer_here, "rights", "warning", "source has no authorizer, target has one"),
+        (
+            shared_transaction,
+            "transactions",
+            "blocks",
+            "shop-1: its transaction has records of stock",
+        ),
+        (long_transaction, "transactions", "warning", "a transaction is open for 30 s on orders"),
+        (hidden_transaction, "transactions", "warning", "a transaction is hidden on orders"),
+        (transactions_unknown, "transactions", "warning", "broker 2 does not respond"),
+        (producer_of_more, "producers", "warning", "shop-1: it writes orders, and also quiet"),
+        (producers_unknown, "producers", "warning", "orders/1: its producers are not known"),
         (rights_unread, "rights", "warning", "cannot be read: no right to see rights"),
     ],
 )
@@ -355,6 +411,18 @@ def test_fences_say_what_they_hold(rest: CutoverRest, tmp_path: Path) -> None:
     assert "controller.fence_commands" in refused[1]
     rest.acls["source"].failure = NoAuthorizer("the brokers have no authorizer")
     assert fence(fence="acl") == ("blocks", "the brokers have no authorizer")
+
+
+def test_producers_of_the_last_minutes_are_named_but_for_the_fleet(rest: CutoverRest) -> None:
+    def text() -> str:
+        (each,) = [each for each in findings(rest) if each["check"] == "producers"]
+        return str(each["text"])
+
+    assert text().startswith("no idempotent producer")
+    now_ms = rest.clock.wall_ms()
+    rest.writers["source"].producers = {("orders", 0): {7: now_ms, 8: now_ms, 9: 0}}
+    rest.writers["source"].ids = {8: "test.target.source.w1.0"}
+    assert text() == "1 producer has written in the last minutes: producer id 7"
 
 
 def test_a_cluster_that_is_away_ends_the_plan(rest: CutoverRest) -> None:

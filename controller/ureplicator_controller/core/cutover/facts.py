@@ -9,7 +9,10 @@ from functools import cached_property
 
 from ureplicator_common.audits.standing import Standing
 from ureplicator_common.cutovers import CutoverPlan
+from ureplicator_common.kafka import PartitionUnavailable
 from ureplicator_common.kafka.acls import TopicAcl
+from ureplicator_common.kafka.list_offsets import TopicPartition
+from ureplicator_common.kafka.transactions.writers import Producers, TopicTransactions
 from ureplicator_common.model import Partition, Route, RouteSettings, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.groups.decisions import GroupDecision
@@ -63,6 +66,30 @@ class ClusterRights:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WriterFacts:
+    """Writers of the source, without the fleet. `producers`: of the last minutes, also of other topics of the
+    route; `names`: their transactional ids, as far as they are shown."""
+
+    transactions: TopicTransactions = field(default_factory=TopicTransactions)
+    producers: Mapping[TopicPartition, Producers | PartitionUnavailable] = field(
+        default_factory=dict
+    )
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def topics_of(self) -> Mapping[int, frozenset[str]]:
+        """Topics that each producer has written."""
+        found: dict[int, set[str]] = {}
+        for (topic, _), seen in self.producers.items():
+            for id in seen if isinstance(seen, Mapping) else ():
+                found.setdefault(id, set()).add(topic)
+        return {id: frozenset(topics) for id, topics in found.items()}
+
+    def name(self, id: int) -> str:
+        return self.names.get(id, f"producer id {id}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """All that was read for a plan.
 
@@ -86,6 +113,8 @@ class Facts:
     rights_there: ClusterRights = ClusterRights()
     own_principals: frozenset[str] = frozenset()
     fence_refusal: str = ""
+    writers: WriterFacts = WriterFacts()
+    now_ms: int = 0
 
     @property
     def route(self) -> Route:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ureplicator_common.clock import Clock
 from ureplicator_common.config.clusters import ClusterSettings
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
@@ -16,6 +17,7 @@ from ureplicator_controller.api.http.problems import bad_request, conflict
 from ureplicator_controller.api.services.audit_standings import Standings
 from ureplicator_controller.api.services.clusters import ClusterTopics
 from ureplicator_controller.api.services.cutovers.rights import RightsReader
+from ureplicator_controller.api.services.cutovers.writers import WriterReader
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.groups import GroupService
 from ureplicator_controller.core.cutover.checks.groups import MOVABLE, group_facts
@@ -54,6 +56,8 @@ class CutoverPlanner:
         standings: Standings,
         groups: GroupService,
         rights: RightsReader,
+        writers: WriterReader,
+        clock: Clock,
         settings: Settings,
     ) -> None:
         self._live = live
@@ -62,6 +66,8 @@ class CutoverPlanner:
         self._standings = standings
         self._groups = groups
         self._rights = rights
+        self._writers = writers
+        self._clock = clock
         self._settings = settings
 
     def plan(self, name: str, wanted: CutoverPlan) -> Planned:
@@ -97,6 +103,8 @@ class CutoverPlanner:
             rights_there=self._rights.of(route.target, before),
             own_principals=frozenset({plan.principal, *map(self._own_principal, route)}),
             fence_refusal=refusal,
+            writers=self._writers.read(plan, snapshot),
+            now_ms=self._clock.wall_ms(),
         )
         return Planned(plan, findings(facts))
 
