@@ -92,7 +92,7 @@ class PlanCutoverBody(Body):
         title="a kind of fence",
         description="acl: access rights; command: a program; none: producers stand still",
     )
-    fence_command: Id | None = Field(
+    fence_command: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
         default=None,
         alias="fenceCommand",
         title="the name of a program",

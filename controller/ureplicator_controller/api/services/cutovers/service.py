@@ -14,11 +14,14 @@ from ureplicator_common.config.clusters import ClusterSettings
 from ureplicator_common.coordination import Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.cutovers import CutoverPlan, CutoverRequest, FenceKind, Wanted
-from ureplicator_common.kafka.security.settings import PasswordLogin, parse
 from ureplicator_common.znodes.cutovers import decode_cutover_request, encode_cutover_request
 from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
 from ureplicator_controller.api.http.request_ids import RequestIds
-from ureplicator_controller.api.services.cutovers.planner import CutoverPlanner, Planned
+from ureplicator_controller.api.services.cutovers.planner import (
+    CutoverPlanner,
+    Planned,
+    own_principal,
+)
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
 from ureplicator_controller.core.cutover.facts import PlanFinding
@@ -179,15 +182,6 @@ class CutoverService:
         turned = way_back(plan)
         is_own = plan.principal == own_principal(self._clusters[plan.route.source])
         return replace(turned, principal="") if is_own else turned
-
-
-def own_principal(cluster: ClusterSettings) -> str:
-    """Principal under which brokers know the fleet by default; "" where the configuration does not tell."""
-    security = parse(cluster.properties)
-    if isinstance(security.login, PasswordLogin):
-        return f"User:{security.login.username}"
-    is_anonymous = security.login is None and not (security.tls and security.tls.certificate)
-    return "User:ANONYMOUS" if is_anonymous else ""
 
 
 def _encoded(request: CutoverRequest) -> bytes:
