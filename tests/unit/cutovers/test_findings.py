@@ -222,6 +222,10 @@ def reader_without_right(rest: CutoverRest) -> None:
     rest.acls["source"].acls = {right("User:report", READ)}
 
 
+def fleet_without_right(rest: CutoverRest) -> None:
+    rest.acls["source"].acls = set()
+
+
 def everyone_writes(rest: CutoverRest) -> None:
     rest.acls["source"].acls = {right("User:*", WRITE)}
 
@@ -315,6 +319,7 @@ def rights_unread(rest: CutoverRest) -> None:
         (another_cutover, "other cutovers", "blocks", "the cutover wave has it: PLANNED"),
         (writer_without_right, "rights", "blocks", "User:shop: may WRITE orders at source"),
         (reader_without_right, "rights", "warning", "User:report: may READ orders at source"),
+        (fleet_without_right, "rights", "warning", "orders: User:ANONYMOUS may not WRITE it"),
         (everyone_writes, "rights", "warning", "User:*: may WRITE orders at source"),
         (no_authorizer_here, "rights", "warning", "source has no authorizer, target has one"),
         (

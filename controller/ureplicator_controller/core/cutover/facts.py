@@ -96,7 +96,8 @@ class Facts:
     `routes`: settings of the routes that are configured. `unmatched`: patterns of topics that stand for none.
     `drift`: topics compared with their targets, `drift_back`: as the way back would. `standings`: of audits.
     `rights_here`, `rights_there`: of the source, and of the target once it lets clients in. `own_principals`:
-    of the fleet. `fence_refusal`: why the fence cannot be raised, or "".
+    of the fleet, `principal` that at the source, "" unknown. `fence_refusal`: why the fence cannot be raised,
+    or "".
     """
 
     name: str
@@ -112,6 +113,7 @@ class Facts:
     rights_here: ClusterRights = ClusterRights()
     rights_there: ClusterRights = ClusterRights()
     own_principals: frozenset[str] = frozenset()
+    principal: str = ""
     fence_refusal: str = ""
     writers: WriterFacts = WriterFacts()
     now_ms: int = 0

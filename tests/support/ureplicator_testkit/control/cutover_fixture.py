@@ -8,6 +8,7 @@ from flask import Response, request
 
 from ureplicator_common.audits import TopicAudit, VerifiedRange
 from ureplicator_common.cutovers import Cutover, CutoverRequest
+from ureplicator_common.kafka.acls import ALLOW, LITERAL, WRITE, TopicAcl
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -34,6 +35,8 @@ BOTH_WAYS = (
     {"source": "target", "target": "source", "offset_map": True},
 )
 ONLINE = CurrentEntry(PartitionState.ONLINE, OwnerEpoch(1))
+OWN_RIGHT = TopicAcl("orders", LITERAL, "User:ANONYMOUS", "*", WRITE, ALLOW)
+"""The fleet has no login."""
 COPIED = PartitionLoad(records_per_s=500.0, lag=0)
 
 
@@ -54,6 +57,7 @@ class CutoverRest(RestFixture):
         self.add_worker("w1")
         self.copy("orders", ROUTE)
         self.verify("orders")
+        self.acls["source"].acls = {OWN_RIGHT}
         self.groups.add("billing", {("orders", 0): 30})
 
     def _after(self, response: Response) -> Response:

@@ -101,6 +101,7 @@ class CutoverPlanner:
             groups=groups,
             rights_here=self._rights.of(route.source, None),
             rights_there=self._rights.of(route.target, before),
+            principal=plan.principal or self._own_principal(route.source),
             own_principals=frozenset({plan.principal, *map(self._own_principal, route)}),
             fence_refusal=refusal,
             writers=self._writers.read(plan, snapshot),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ureplicator_common.cutovers import FenceKind
 from ureplicator_common.kafka.acls import ALL_USERS, READ, WRITE
 from ureplicator_controller.core.cutover.facts import (
     ClusterRights,
@@ -31,6 +32,7 @@ def _rights(facts: Facts) -> Iterator[PlanFinding]:
             text = f"rights of {cluster} cannot be read: {found.unread}"
             advice = "see yourself that producers and consumers have theirs at the target"
             yield PlanFinding(cluster, "rights", Level.WARNING, text, advice)
+    yield from _fleet_lacks(facts)
     if here.unread or there.unread or there.acls is None:
         return
     if here.acls is None:
@@ -45,6 +47,20 @@ def _rights(facts: Facts) -> Iterator[PlanFinding]:
             for principal in _without(users, operation, there, intent.target_topic):
                 lacking.setdefault(principal, []).append(topic)
         yield from _lacking(facts, operation, level, lacking)
+
+
+def _fleet_lacks(facts: Facts) -> Iterator[PlanFinding]:
+    """The way back writes at the source; the fence of rights gives the fleet what it needs for that."""
+    plan, here = facts.plan, facts.rights_here
+    is_needed = plan.way_back and plan.fence is not FenceKind.ACL and facts.principal
+    if not is_needed or here.acls is None:
+        return
+    own, opens_topics = [facts.principal], here.opens_topics
+    for topic in plan.topics:
+        if without(own, WRITE, here.acls, topic, opens_topics=opens_topics):
+            text = f"{facts.principal} may not WRITE it at {facts.route.source}"
+            advice = "the way back needs it, unless the fleet is a super user there"
+            yield PlanFinding(topic, "rights", Level.WARNING, text, advice)
 
 
 def _without(
