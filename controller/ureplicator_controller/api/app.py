@@ -203,6 +203,14 @@ def create_app(needs: Dependencies) -> Flask:
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     _register_pages(app, needs, fleet=fleet, lag_cache=lag_cache, standings=standings)
     app.register_blueprint(login.blueprint(gate))
+    _register_around(app, needs, ids, registry)
+    return app
+
+
+def _register_around(
+    app: OpenAPI, needs: Dependencies, ids: RequestIds, registry: CollectorRegistry
+) -> None:
+    """What is done before and behind each call, when all are there."""
     schema.register(app)
     files: Callable[..., Any] = app.view_functions["dashboard.static"]
     app.view_functions["dashboard.static"] = viewer(lambda **path: files(**path))
@@ -213,7 +221,6 @@ def create_app(needs: Dependencies) -> Flask:
     app.after_request(browsers.add_headers)
     app.after_request(partial(_log_write, ids))
     app.after_request(ids.add_header)
-    return app
 
 
 def _register_pages(
