@@ -147,7 +147,8 @@ def test_writers_are_fenced_and_move_under_load(
                 writer.go_to(clients["target" if there else "source"])
             shown = await_state(moving, "WATCHED", "DONE")
             blocked.append(shown["blockedSeconds"])
-            assert not shown["late"], shown["late"]
+            alarms = [late for late in shown["late"] if late["alarm"]]
+            assert not alarms, "what brokers had let in before the fence is drained"
             goes_on(writers)
     finally:
         for writer in writers:

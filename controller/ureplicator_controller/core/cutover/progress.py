@@ -53,10 +53,9 @@ def next_run(request: CutoverRequest, before: Cutover | None) -> Cutover | None:
 
 
 def _may_end(cutover: Cutover) -> bool:
-    """True if another run may take the place of this one."""
+    """True if another run may take the place of this one: nothing is left half done."""
     is_idle = cutover.state is CutoverState.PLANNED and not cutover.fencing
-    is_open = cutover.state in (CutoverState.OPEN, CutoverState.WATCHED)
-    return cutover.state in AT_REST or is_idle or (is_open and bool(cutover.opened_ms))
+    return cutover.state in AT_REST or cutover.state is CutoverState.WATCHED or is_idle
 
 
 def reached(cutover: Cutover, state: CutoverState, now_ms: int, **changes: Any) -> Cutover:
