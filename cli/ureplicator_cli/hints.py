@@ -53,6 +53,9 @@ _FIELDS: Mapping[str, str] = {
     "bytesPerSecond": "rate: ",
     "from": "--from: ",
     "to": "--to: ",
+    "name": "",
+    "fenceCommand": "--fence-command: ",
+    "principal": "--principal: ",
 }
 """Fields of requests that have another name, or none, on the command line."""
 

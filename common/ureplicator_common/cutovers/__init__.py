@@ -171,7 +171,8 @@ class Cutover(Content):
 
     `wanted`: what the leader does about it; ABORT also where it gives up by itself, for `reason`. `fencing`:
     the fence is being raised, so it may have to be lifted though the state is PLANNED. `fences`: by cluster,
-    what to lift there. `ends`: of the source, up to which it is drained. `groups_before`: offsets at the
+    what to lift there. `ends`: of the source, up to which it is drained; `held`: partitions (`topic/0`) with
+    an open transaction behind the fence, whose end adds control records. `groups_before`: offsets at the
     target, for an abort. `groups`: outcome of each that was moved. `waits`: who is in the way.
     `rehearsed_ms`: time that each step took in a rehearsal. `fenced_ms`: the time at which the fence was
     begun, `opened_ms`: at which writers could go on at the target; 0: not yet. `late_offsets`: all that were
@@ -189,6 +190,7 @@ class Cutover(Content):
     fences: Mapping[str, AclChange] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
     ends: Offsets = field(default_factory=dict)
+    held: tuple[str, ...] = ()
     groups_before: Mapping[str, tuple[GroupOffset, ...]] | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     verified: str = ""

@@ -133,9 +133,9 @@ class KafkaAclAdmin:
     def own_operations(self, topics: Collection[str]) -> Mapping[str, frozenset[str]]:
         reply = self._client.call_any(partial(_metadata_request, topics), MetadataResponse)
         return {
-            row.name: _operations(
-                0 if row.error_code in DENIED else row.topic_authorized_operations
-            )
+            row.name: frozenset()
+            if row.error_code
+            else OPERATIONS.intersection(_operation_names(row.authorized_operations))
             for row in reply.topics
             if row.error_code in DENIED or not row.error_code
         }
@@ -235,8 +235,8 @@ def _metadata_request(topics: Collection[str]) -> MetadataRequest:
     )
 
 
-def _operations(bits: int) -> frozenset[str]:
-    return frozenset(name for name in OPERATIONS if bits >> Operation[name] & 1)
+def _operation_names(numbers: Collection[int]) -> set[str]:
+    return {operation.name for operation in Operation if operation in numbers}
 
 
 def _create_request(acls: Sequence[TopicAcl]) -> CreateAclsRequest:

@@ -113,14 +113,18 @@ def _add_requests(api: APIBlueprint, cutovers: CutoverService) -> None:
         if not dry_run and query.confirm != "true":
             raise _unconfirmed("to move back takes a confirmation")
         planned = cutovers.back(path.name, dry_run=dry_run)
-        return planned_json(path.name, planned.plan, planned.findings, dry_run=dry_run)
+        run = "" if dry_run else run_of(path.name)
+        return planned_json(path.name, planned.plan, planned.findings, dry_run=dry_run, run=run)
+
+    def run_of(name: str) -> str:
+        request = cutovers.find(name).request
+        return request.run if request else ""
 
     def requested(name: str, planned: Planned) -> JsonResult:
-        request = cutovers.find(name).request
         return {
             "name": name,
             "plan": planned.plan.id,
-            "request": request.run if request else "",
+            "request": run_of(name),
             "findings": findings_json(planned.findings),
         }
 

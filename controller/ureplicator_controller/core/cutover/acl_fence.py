@@ -87,28 +87,12 @@ def fence(
 
 
 def _for_everyone(rights: Rights) -> frozenset[TopicAcl]:
-    """Rights by which everyone may write."""
-    denied = denied_hosts(rights, WRITE, ALL_USERS)
-    return frozenset(
-        acl
-        for acl in rights
-        if grants(acl, WRITE)
-        and acl.principal == ALL_USERS
-        and denied.isdisjoint((acl.host, ALL_HOSTS))
-    )
+    """Rights by which everyone may write, unless a denial wins."""
+    return frozenset(acl for acl in rights if grants(acl, WRITE) and acl.principal == ALL_USERS)
 
 
 def _require_fenceable(all_rights: Collection[Rights], spared: str) -> None:
     """Raises Unfenceable."""
-    wide = {
-        acl for rights in all_rights for acl in _for_everyone(rights) if not _is_of_one_topic(acl)
-    }
-    if wide:
-        raise Unfenceable(
-            f"everyone may write by {_named(wide)}: to deny it to everyone would stop the fleet, too. Give"
-            " the writers rights of their own in its place, make the fleet's principal a super user, plan"
-            " without a way back, or choose another fence"
-        )
     denials = {
         acl
         for rights in all_rights
@@ -119,6 +103,15 @@ def _require_fenceable(all_rights: Collection[Rights], spared: str) -> None:
         raise Unfenceable(
             f"{spared} may not write, by {_named(denials)}: the way back needs it. Remove that, or plan"
             " without a way back"
+        )
+    wide = {
+        acl for rights in all_rights for acl in _for_everyone(rights) if not _is_of_one_topic(acl)
+    }
+    if wide:
+        raise Unfenceable(
+            f"everyone may write by {_named(wide)}: to deny it to everyone would stop the fleet, too. Give"
+            " the writers rights of their own in its place, make the fleet's principal a super user, plan"
+            " without a way back, or choose another fence"
         )
 
 
@@ -134,17 +127,13 @@ def _named(acls: Collection[TopicAcl]) -> str:
 
 def _sparing(topic: str, rights: Rights, spared: str) -> Iterator[TopicAcl]:
     """Rights to add where `spared` is to write, and nobody else."""
-    everyone = _for_everyone(rights)
-    own = {replace(acl, principal=spared, operation=WRITE) for acl in everyone}
-    for acl in everyone:
+    for acl in _for_everyone(rights):
+        yield replace(acl, principal=spared, operation=WRITE)
         kept = OPERATIONS - {WRITE} if acl.operation == ALL else {DESCRIBE}
         yield from (replace(acl, operation=operation) for operation in kept)
-    left = rights - everyone
-    for principal in {acl.principal for acl in left if grants(acl, WRITE)} - {spared, ALL_USERS}:
-        if may(left, WRITE, principal):
-            yield _right(topic, principal, WRITE, DENY)
-    yield from own
-    if not may(left | own, WRITE, spared):
+    for principal in {acl.principal for acl in rights if grants(acl, WRITE)} - {spared, ALL_USERS}:
+        yield _right(topic, principal, WRITE, DENY)
+    if not may(rights, WRITE, spared):
         yield _right(topic, spared, WRITE)
 
 

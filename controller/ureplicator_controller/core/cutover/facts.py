@@ -9,6 +9,10 @@ from functools import cached_property
 
 from ureplicator_common.audits.standing import Standing
 from ureplicator_common.cutovers import CutoverPlan
+from ureplicator_common.kafka import PartitionUnavailable
+from ureplicator_common.kafka.acls import TopicAcl
+from ureplicator_common.kafka.list_offsets import TopicPartition
+from ureplicator_common.kafka.transactions.writers import Producers, TopicTransactions
 from ureplicator_common.model import Partition, Route, RouteSettings, TopicKey
 from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.groups.decisions import GroupDecision
@@ -51,12 +55,49 @@ class GroupFacts:
     unlisted: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRights:
+    """Access rights of a cluster on topics; `acls` None: it has no authorizer. `opens_topics`: those that no
+    right concerns may be open to everyone. `unread`: why they are not known, or ""."""
+
+    acls: frozenset[TopicAcl] | None = None
+    opens_topics: bool = False
+    unread: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterFacts:
+    """Writers of the source, without the fleet. `producers`: of the last minutes, also of other topics of the
+    route; `names`: their transactional ids, as far as they are shown."""
+
+    transactions: TopicTransactions = field(default_factory=TopicTransactions)
+    producers: Mapping[TopicPartition, Producers | PartitionUnavailable] = field(
+        default_factory=dict
+    )
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def topics_of(self) -> Mapping[int, frozenset[str]]:
+        """Topics that each producer has written."""
+        found: dict[int, set[str]] = {}
+        for (topic, _), seen in self.producers.items():
+            for id in seen if isinstance(seen, Mapping) else ():
+                found.setdefault(id, set()).add(topic)
+        return {id: frozenset(topics) for id, topics in found.items()}
+
+    def name(self, id: int) -> str:
+        return self.names.get(id, f"producer id {id}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """All that was read for a plan.
 
     `routes`: settings of the routes that are configured. `unmatched`: patterns of topics that stand for none.
     `drift`: topics compared with their targets, `drift_back`: as the way back would. `standings`: of audits.
+    `rights_here`, `rights_there`: of the source, and of the target once it lets clients in. `own_principals`:
+    of the fleet, `principal` that at the source, "" unknown. `fence_refusal`: why the fence cannot be raised,
+    or "".
     """
 
     name: str
@@ -69,6 +110,13 @@ class Facts:
     drift_back: Sequence[TopicDrift] = ()
     standings: Mapping[TopicKey, Standing] = field(default_factory=dict)
     groups: GroupFacts = GroupFacts()
+    rights_here: ClusterRights = ClusterRights()
+    rights_there: ClusterRights = ClusterRights()
+    own_principals: frozenset[str] = frozenset()
+    principal: str = ""
+    fence_refusal: str = ""
+    writers: WriterFacts = WriterFacts()
+    now_ms: int = 0
 
     @property
     def route(self) -> Route:

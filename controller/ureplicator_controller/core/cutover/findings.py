@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from ureplicator_controller.core.cutover.checks import copies, groups, proofs, routes
+from ureplicator_controller.core.cutover.checks import (
+    copies,
+    groups,
+    proofs,
+    rights,
+    routes,
+    writers,
+)
 from ureplicator_controller.core.cutover.facts import Facts, Level, PlanFinding
 from ureplicator_controller.core.cutover.plan import listed
 
@@ -31,6 +38,9 @@ CHECKS: Sequence[Callable[[Facts], Iterable[PlanFinding]]] = (
     groups.groups,
     groups.members,
     groups.others,
+    rights.rights,
+    writers.transactions,
+    writers.producers,
     routes.fence,
 )
 

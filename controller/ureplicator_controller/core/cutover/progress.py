@@ -25,6 +25,8 @@ from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN, NEX
 Extents = Mapping[TopicPartition, Extent | PartitionUnavailable]
 Producers = Mapping[TopicPartition, tuple[int, ...]]
 NO_PRODUCERS: Producers = {}
+MAX_CONTROL_RECORDS = 10
+"""Control records that may be added to a partition between two looks: one for each open transaction."""
 
 
 def next_run(request: CutoverRequest, before: Cutover | None) -> Cutover | None:
@@ -51,10 +53,9 @@ def next_run(request: CutoverRequest, before: Cutover | None) -> Cutover | None:
 
 
 def _may_end(cutover: Cutover) -> bool:
-    """True if another run may take the place of this one."""
+    """True if another run may take the place of this one: nothing is left half done."""
     is_idle = cutover.state is CutoverState.PLANNED and not cutover.fencing
-    is_open = cutover.state in (CutoverState.OPEN, CutoverState.WATCHED)
-    return cutover.state in AT_REST or is_idle or (is_open and bool(cutover.opened_ms))
+    return cutover.state in AT_REST or cutover.state is CutoverState.WATCHED or is_idle
 
 
 def reached(cutover: Cutover, state: CutoverState, now_ms: int, **changes: Any) -> Cutover:
@@ -88,10 +89,11 @@ def is_overdue(cutover: Cutover, now_ms: int) -> bool:
 
 class Ends(NamedTuple):
     """Ends of logs with all that lies behind open transactions. `unknown`: why those of some partitions are
-    not known."""
+    not known; `held`: partitions with an open transaction."""
 
     offsets: Offsets
     unknown: tuple[str, ...]
+    held: tuple[str, ...] = ()
 
 
 def ends_of(topics: Mapping[str, int], extents: Extents) -> Ends:
@@ -107,33 +109,51 @@ def ends_of(topics: Mapping[str, int], extents: Extents) -> Ends:
         offsets[topic] = tuple(
             extent.end + extent.held if isinstance(extent, Extent) else -1 for extent in found
         )
-    return Ends(offsets, tuple(unknown))
+    held = tuple(
+        f"{topic}/{number}"
+        for topic, partitions in topics.items()
+        for number in range(partitions)
+        if isinstance(extent := extents.get((topic, number)), Extent) and extent.held
+    )
+    return Ends(offsets, tuple(unknown), held)
 
 
 def moved_ends(
     cutover: Cutover,
-    now: Offsets,
+    now: Ends,
     now_ms: int,
     producers: Producers = NO_PRODUCERS,
     *,
     is_alarm: bool = False,
 ) -> Cutover:
     """The cutover with the writes that have passed its fence, and with the ends behind them. An alarm is what
-    was written after `OPEN`: nothing copies it any more."""
-    late = [
+    was written after `OPEN`: nothing copies it any more. Control records by which transactions end are no
+    writes."""
+    moved = [
         LateWrite(topic, number, first, end, producers.get((topic, number), ()), now_ms, is_alarm)
-        for topic, ends in now.items()
+        for topic, ends in now.offsets.items()
         for number, (first, end) in enumerate(zip(cutover.ends[topic], ends, strict=True))
         if end > first
     ]
-    if not late:
+    held = tuple(sorted({*cutover.held, *now.held}))
+    if not moved and held == cutover.held:
         return cutover
+    late = [each for each in moved if not _may_be_control(each, held)]
+    reached = {
+        topic: tuple(map(max, cutover.ends[topic], ends)) for topic, ends in now.offsets.items()
+    }
     return replace(
         cutover,
-        ends={topic: tuple(map(max, cutover.ends[topic], ends)) for topic, ends in now.items()},
+        ends=reached,
+        held=held,
         late=(*cutover.late, *late)[:MAX_NAMED],
         late_offsets=cutover.late_offsets + sum(each.next - each.first for each in late),
     )
+
+
+def _may_be_control(moved: LateWrite, held: tuple[str, ...]) -> bool:
+    is_held = f"{moved.topic}/{moved.partition}" in held
+    return is_held and moved.next - moved.first <= MAX_CONTROL_RECORDS
 
 
 def undrained(

@@ -51,7 +51,7 @@ class Known:
         cutover = self.cutover
         if self.is_starting:
             return True
-        if cutover is None or cutover.state in AT_REST:
+        if cutover is None or cutover.state in AT_REST or cutover.state is WATCHED:
             return False
         return cutover.fencing or cutover.state is not CutoverState.PLANNED
 

@@ -14,6 +14,8 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.list_offsets import TopicPartition
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
+from ureplicator_common.kafka.transactions.writer_requests import KafkaWriters
+from ureplicator_common.kafka.transactions.writers import Writers
 from ureplicator_common.model import Route, position_group
 from ureplicator_controller.engines.cutover.copy_fence import KafkaCopyFence
 from ureplicator_controller.engines.groups.clusters import open_route
@@ -48,6 +50,7 @@ class CutoverClusters:
     copies: CopyFence
     groups: RouteClusters
     back: CopiedReader
+    source_writers: Writers
     source_acls: AclAdmin
     target_acls: AclAdmin
 
@@ -58,6 +61,7 @@ class CutoverClusters:
             self.positions,
             self.groups,
             self.back,
+            self.source_writers,
             self.source_acls,
             self.target_acls,
         ):
@@ -82,6 +86,7 @@ def open_clusters(
         copies=KafkaCopyFence(target, positions, group=position_group(fleet=fleet, route=route)),
         groups=open_route(fleet=fleet, route=route, source=source, target=target),
         back=open_route(fleet=fleet, route=back, source=target, target=source).copied,
+        source_writers=KafkaWriters(source),
         source_acls=KafkaAclAdmin(source, name=route.source),
         target_acls=KafkaAclAdmin(target, name=route.target),
     )

@@ -24,6 +24,8 @@ from ureplicator_controller.engines.groups.sync import write
 NO_OFFSET = CommittedOffset(-1)
 NOT_YET = frozenset({SyncState.UNKNOWN, SyncState.PENDING, SyncState.WAITS})
 """States that another look may end. The others are the outcome: what the plan has warned of."""
+GONE_OVER = frozenset({SyncState.ACTIVE, SyncState.AHEAD})
+"""States of groups that read at the target."""
 
 Before = Mapping[str, tuple[GroupOffset, ...]]
 

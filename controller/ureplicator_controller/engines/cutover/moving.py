@@ -13,6 +13,7 @@ from dataclasses import replace
 from ureplicator_common.clock import Clock
 from ureplicator_common.cutovers import Cutover, CutoverState
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.kafka import ClusterUnavailable, Extent
 from ureplicator_common.kafka.list_offsets import by_topic
 from ureplicator_common.model import Route, TopicKey, TopicState, position_group
 from ureplicator_controller.core.cutover.progress import (
@@ -35,7 +36,14 @@ from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.cutover.clusters import CutoverClusters
 from ureplicator_controller.engines.cutover.fencing import Fencing
-from ureplicator_controller.engines.cutover.groups import GroupMove, outcomes, put_back, unfinished
+from ureplicator_controller.engines.cutover.groups import (
+    GONE_OVER,
+    GroupMove,
+    outcomes,
+    put_back,
+    unfinished,
+)
+from ureplicator_controller.engines.cutover.held_transactions import release
 
 
 class Moving:
@@ -150,7 +158,8 @@ class Moving:
             return cutover
         move = GroupMove(self._clusters, cutover, self._topics(cutover, snapshot))
         written = move.write(move.found(), may_write=self._may_write)
-        return replace(cutover, groups={**cutover.groups, **outcomes(written)})
+        staying = [decision for decision in written if decision.state not in GONE_OVER]
+        return replace(cutover, groups={**cutover.groups, **outcomes(staying)})
 
     # Steps.
 
@@ -170,7 +179,8 @@ class Moving:
         ends = self.ends(cutover)
         if ends.unknown:
             return waiting(cutover, ends.unknown)
-        return reached(cutover, FENCED, self._clock.wall_ms(), ends=ends.offsets)
+        now_ms = self._clock.wall_ms()
+        return reached(cutover, FENCED, now_ms, ends=ends.offsets, held=ends.held)
 
     def _warm_up(self, cutover: Cutover, snapshot: Snapshot) -> None:
         """Connect to all that is read later, and read the offset map, while clients still write."""
@@ -183,11 +193,39 @@ class Moving:
         ends = ends_of(cutover.plan.topics, extents)
         if ends.unknown:
             return waiting(cutover, ends.unknown)
-        cutover = moved_ends(cutover, ends.offsets, self._clock.wall_ms())
-        waits = (*held_back(extents), *self.behind(cutover, snapshot))
+        cutover = self.late(cutover, ends)
+        held = held_back(extents)
+        if held:
+            held = (*held, *self._release(cutover, extents))
+        waits = (*held, *self.behind(cutover, snapshot))
         if waits:
             return waiting(cutover, waits)
         return reached(cutover, CutoverState.DRAINED, self._clock.wall_ms())
+
+    def _release(self, cutover: Cutover, extents: Extents) -> Sequence[str]:
+        held = {key[0] for key, each in extents.items() if isinstance(each, Extent) and each.held}
+        try:
+            writers = self._clusters.source_writers
+            return release(writers, cutover, held, self._clock.wall_ms())
+        except ClusterUnavailable as error:
+            return [f"who holds it is not known: {error}"]
+
+    def late(self, cutover: Cutover, ends: Ends, *, is_alarm: bool = False) -> Cutover:
+        """The cutover with what has passed its fence, and who wrote it."""
+        now_ms = self._clock.wall_ms()
+        after = moved_ends(cutover, ends, now_ms, is_alarm=is_alarm)
+        if after.late == cutover.late:
+            return after
+        keys = [(each.topic, each.partition) for each in after.late[len(cutover.late) :]]
+        try:
+            writers = self._clusters.source_writers
+            found = writers.recent_producers(keys, since_ms=cutover.fenced_ms)
+        except ClusterUnavailable:
+            return after
+        producers = {
+            key: tuple(sorted(each)) for key, each in found.items() if isinstance(each, Mapping)
+        }
+        return moved_ends(cutover, ends, now_ms, producers, is_alarm=is_alarm)
 
     def _verify(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
         found = self.verification(cutover, snapshot)
@@ -224,8 +262,8 @@ class Moving:
         ends = self.ends(cutover)
         if ends.unknown:
             return waiting(cutover, ends.unknown)
-        late = moved_ends(cutover, ends.offsets, now_ms)
-        if late is not cutover:
+        late = self.late(cutover, ends)
+        if late.ends != cutover.ends:
             return reached(late, FENCED, now_ms)
         there = self.target_ends(cutover, snapshot)
         if there.unknown:

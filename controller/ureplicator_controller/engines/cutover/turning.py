@@ -26,7 +26,7 @@ from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.core.cutover.intents import former_direction, other_direction
-from ureplicator_controller.core.cutover.progress import moved_ends, reached, waiting
+from ureplicator_controller.core.cutover.progress import reached, waiting
 from ureplicator_controller.core.planning.holders import HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionViews
 from ureplicator_controller.core.state.decoding import Stored
@@ -116,7 +116,7 @@ class Turning:
         ends = self._moving.ends(cutover)
         if ends.unknown:
             return cutover
-        return moved_ends(cutover, ends.offsets, self._clock.wall_ms(), is_alarm=True)
+        return self._moving.late(cutover, ends, is_alarm=True)
 
     def _reverse(self, cutover: Cutover, seen: Snapshot) -> Sequence[str]:
         """Bring the intents on; what is left to wait for, in words. Raises Unavailable."""

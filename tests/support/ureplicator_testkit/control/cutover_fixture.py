@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from flask import Response, request
 
 from ureplicator_common.audits import TopicAudit, VerifiedRange
 from ureplicator_common.cutovers import Cutover, CutoverRequest
+from ureplicator_common.kafka.acls import ALLOW, LITERAL, WRITE, TopicAcl
 from ureplicator_common.model import (
     OwnerEpoch,
     Partition,
@@ -13,6 +16,7 @@ from ureplicator_common.model import (
     Route,
     RouteSettings,
     TopicKey,
+    TopicState,
     WorkerId,
 )
 from ureplicator_common.znode_contents import CurrentEntry, CurrentState, PartitionLoad, TopicIntent
@@ -31,6 +35,8 @@ BOTH_WAYS = (
     {"source": "target", "target": "source", "offset_map": True},
 )
 ONLINE = CurrentEntry(PartitionState.ONLINE, OwnerEpoch(1))
+OWN_RIGHT = TopicAcl("orders", LITERAL, "User:ANONYMOUS", "*", WRITE, ALLOW)
+"""The fleet has no login."""
 COPIED = PartitionLoad(records_per_s=500.0, lag=0)
 
 
@@ -42,24 +48,33 @@ class CutoverRest(RestFixture):
         self.clock.advance(max(0.0, now_s - self.clock.monotonic_s()))
         self._current: dict[Partition, CurrentEntry] = {}
         self._loads: dict[Partition, PartitionLoad] = {}
+        self.on_start: Callable[[], object] = lambda: None
+        """Called when something was requested of a plan, before the response to it."""
+        self.app.after_request(self._after)
         for route in (ROUTE, BACK):
             self.publish(RouteSettings(offset_map=True), route=route)
         self.put_intent("orders", TopicIntent(4, 4, target_topic="orders"))
         self.add_worker("w1")
         self.copy("orders", ROUTE)
         self.verify("orders")
+        self.acls["source"].acls = {OWN_RIGHT}
         self.groups.add("billing", {("orders", 0): 30})
 
+    def _after(self, response: Response) -> Response:
+        if response.status_code == 200 and request.path.endswith(("/start", "/rehearse", "/back")):
+            self.on_start()
+        return response
+
     def request(self, name: str = "move") -> CutoverRequest:
-        node = self.other_client.get(self.paths.cutover_request(name))
+        node = self.other_client.get(self.paths.cutovers.request(name))
         assert node is not None
         return decode_cutover_request(node.data)
 
     def put_request(self, request: CutoverRequest, name: str = "move") -> None:
-        self.put(self.paths.cutover_request(name), encode_cutover_request(request))
+        self.put(self.paths.cutovers.request(name), encode_cutover_request(request))
 
     def put_cutover(self, cutover: Cutover, name: str = "move") -> None:
-        self.put(self.paths.cutover(name), encode_cutover(cutover))
+        self.put(self.paths.cutovers.state(name), encode_cutover(cutover))
 
     def copy(
         self,
@@ -84,3 +99,10 @@ class CutoverRest(RestFixture):
         ranges = {number: VerifiedRange(0, 100, now_ms) for number in range(partitions)}
         path = self.paths.audits.state(TopicKey(ROUTE, topic))
         self.put(path, encode_audit_state(TopicAudit(partitions=ranges)))
+
+    def turn(self, topic: str, *, partitions: int = 4) -> None:
+        """The topic as a cutover leaves it: reversed, and copied back."""
+        there = TopicIntent(partitions, partitions, state=TopicState.REVERSED, target_topic=topic)
+        self.put_intent(topic, there)
+        self.put_intent(topic, TopicIntent(partitions, 0, target_topic=topic), route=BACK)
+        self.copy(topic, BACK, range(partitions))

@@ -14,9 +14,7 @@ from ureplicator_common.cutovers import (
     Step,
     Wanted,
 )
-from ureplicator_common.model import TopicState
-from ureplicator_common.znode_contents import TopicIntent
-from ureplicator_testkit.control.cutover_fixture import BACK, CutoverRest
+from ureplicator_testkit.control.cutover_fixture import CutoverRest
 from ureplicator_testkit.control.rest_fixture import ROUTE
 from ureplicator_testkit.docs.example_calls import NOW_S, SHOWN_ID, ExampleCall
 
@@ -41,9 +39,7 @@ def cutover_world() -> CutoverRest:
     world = CutoverRest(now_s=NOW_S)
     _put_run(world, "wave-0", "quiet", CutoverState.DONE)
     _put_run(world, "wave-1", "clicks", CutoverState.FENCED)
-    world.put_intent("quiet", TopicIntent(1, 1, state=TopicState.REVERSED, target_topic="quiet"))
-    world.put_intent("quiet", TopicIntent(1, 0, target_topic="quiet"), route=BACK)
-    world.copy("quiet", BACK, [0])
+    world.turn("quiet", partitions=1)
     return world
 
 

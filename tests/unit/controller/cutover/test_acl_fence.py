@@ -74,6 +74,13 @@ def test_everyone_keeps_all_but_write() -> None:
     assert change(acl(principal=EVERYONE)).added == {OWN, acl("DESCRIBE", EVERYONE)}
 
 
+def test_a_right_that_is_there_already_is_not_of_the_fence() -> None:
+    """It would go with the fence."""
+    theirs = acl("READ", EVERYONE)
+    found = change(acl("ALL", EVERYONE), theirs, acl(), acl(permission=DENY))
+    assert found.added == {OWN, *(acl(name, EVERYONE) for name in OTHERS)} - {theirs}
+
+
 def test_a_bare_topic_that_is_open_stays_so_but_for_writers() -> None:
     kept = {acl(operation, EVERYONE) for operation in OTHERS}
     assert change(opens=True) == AclChange(added=frozenset({OWN, *kept}))

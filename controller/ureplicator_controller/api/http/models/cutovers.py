@@ -92,7 +92,7 @@ class PlanCutoverBody(Body):
         title="a kind of fence",
         description="acl: access rights; command: a program; none: producers stand still",
     )
-    fence_command: Id | None = Field(
+    fence_command: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
         default=None,
         alias="fenceCommand",
         title="the name of a program",
@@ -199,6 +199,7 @@ class CutoverPlanned(ResponseModel):
     plan: CutoverPlanFields
     findings: list[PlannedFinding]
     blocked: bool = Field(description="true: a finding blocks, so that it cannot be started")
+    request: str | None = Field(description="id of the run that was requested; null: none was")
 
 
 class CutoverRequested(ResponseModel):
@@ -262,6 +263,10 @@ class CutoverDetails(ResponseModel):
     reason: str
     steps: list[CutoverStep]
     blockedSeconds: float | None
+    fencedAt: int = Field(
+        description="time in milliseconds at which the fence was begun; 0: not yet"
+    )
+    openedAt: int = Field(description="at which clients could write at the target; 0: not yet")
     waits: list[str] = Field(description="what it waits for, and who is in its way")
     late: list[CutoverLateWrite] = Field(description="first writes that have passed the fence")
     lateOffsets: int
@@ -290,7 +295,7 @@ def findings_json(found: Sequence[PlanFinding]) -> list[dict[str, Any]]:
 
 
 def planned_json(
-    name: str, plan: CutoverPlan, found: Sequence[PlanFinding], *, dry_run: bool
+    name: str, plan: CutoverPlan, found: Sequence[PlanFinding], *, dry_run: bool, run: str = ""
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -298,6 +303,7 @@ def planned_json(
         "plan": plan_json(plan),
         "findings": findings_json(found),
         "blocked": bool(blocking(found)),
+        "request": run or None,
     }
 
 
@@ -352,6 +358,8 @@ def details_json(name: str, found: Known, *, now_ms: int) -> dict[str, Any]:
         "reason": run.reason if run else "",
         "steps": [_step(step) for step in run.steps] if run else [],
         "blockedSeconds": blocked_s(run, now_ms=now_ms),
+        "fencedAt": run.fenced_ms if run else 0,
+        "openedAt": run.opened_ms if run else 0,
         "waits": list(run.waits) if run else [],
         "late": [_late(write) for write in run.late] if run else [],
         "lateOffsets": run.late_offsets if run else 0,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ureplicator_common.clock import Clock
+from ureplicator_common.config.clusters import ClusterSettings
 from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.config.settings import Settings
 from ureplicator_common.cutovers import AclChange, CutoverPlan, FenceKind, Turn
+from ureplicator_common.kafka.security.settings import PasswordLogin, parse
 from ureplicator_common.model import Route, TopicKey
 from ureplicator_controller.api.http.problems import bad_request, conflict
 from ureplicator_controller.api.services.audit_standings import Standings
 from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.cutovers.rights import RightsReader
+from ureplicator_controller.api.services.cutovers.writers import WriterReader
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.groups import GroupService
 from ureplicator_controller.core.cutover.checks.groups import MOVABLE, group_facts
@@ -26,6 +32,7 @@ from ureplicator_controller.core.cutover.plan import (
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.core.syncs.configs import TopicDrift
 from ureplicator_controller.core.syncs.topics import SyncedTopic, synced_topics
+from ureplicator_controller.engines.cutover.program import FenceProgramMissing, find_program
 from ureplicator_controller.engines.syncs.configs import compare_topics, config_rules
 
 
@@ -35,9 +42,6 @@ class Planned:
 
     plan: CutoverPlan
     findings: Sequence[PlanFinding]
-
-
-FenceRights = Callable[[CutoverPlan], AclChange]
 
 
 class CutoverPlanner:
@@ -51,15 +55,20 @@ class CutoverPlanner:
         clusters: Mapping[str, ClusterTopics],
         standings: Standings,
         groups: GroupService,
-        rights: FenceRights = lambda _: AclChange(),
+        rights: RightsReader,
+        writers: WriterReader,
+        clock: Clock,
+        settings: Settings,
     ) -> None:
-        """`rights`: change of the source's rights by which a plan keeps producers from writing."""
         self._live = live
         self._fleet = fleet
         self._clusters = clusters
         self._standings = standings
         self._groups = groups
         self._rights = rights
+        self._writers = writers
+        self._clock = clock
+        self._settings = settings
 
     def plan(self, name: str, wanted: CutoverPlan) -> Planned:
         """The plan that this wish comes to now. Topics, groups and rights in the wish do not count."""
@@ -73,9 +82,10 @@ class CutoverPlanner:
             )
         topics = _matched(snapshot, wanted)
         stored = snapshot.cutovers.get(name)
-        turns = stored.value.turns if stored else ()
+        before = stored.value if stored else None
+        turns = before.turns if before else ()
         groups = self._group_facts(configs[route], wanted, topics.names, turns)
-        plan = self._resolved(snapshot, wanted, topics, groups)
+        plan, refusal = self._resolved(snapshot, wanted, topics, groups)
         keys = [TopicKey(route, topic) for topic in plan.topics]
         drift, drift_back = self._drift(snapshot, configs, plan)
         facts = Facts(
@@ -89,6 +99,13 @@ class CutoverPlanner:
             drift_back=drift_back,
             standings=self._standings.of(fleet_state, keys),
             groups=groups,
+            rights_here=self._rights.of(route.source, None),
+            rights_there=self._rights.of(route.target, before),
+            principal=plan.principal or self._own_principal(route.source),
+            own_principals=frozenset({plan.principal, *map(self._own_principal, route)}),
+            fence_refusal=refusal,
+            writers=self._writers.read(plan, snapshot),
+            now_ms=self._clock.wall_ms(),
         )
         return Planned(plan, findings(facts))
 
@@ -113,7 +130,8 @@ class CutoverPlanner:
 
     def _resolved(
         self, snapshot: Snapshot, wanted: CutoverPlan, topics: Matched, groups: GroupFacts
-    ) -> CutoverPlan:
+    ) -> tuple[CutoverPlan, str]:
+        """The plan, and why its fence cannot be raised, or ""."""
         keys = {topic: TopicKey(wanted.route, topic) for topic in topics.names}
         plan = replace(
             wanted,
@@ -121,8 +139,15 @@ class CutoverPlanner:
             groups=tuple(each.group for each in groups.chosen if each.state in MOVABLE),
             acls=AclChange(),
         )
-        is_by_rights = plan.fence is FenceKind.ACL and plan.topics
-        return identified(replace(plan, acls=self._rights(plan)) if is_by_rights else plan)
+        change, refusal = AclChange(), ""
+        if plan.fence is FenceKind.ACL and plan.topics:
+            change, refusal = self._rights.fence(plan)
+        elif plan.fence is FenceKind.COMMAND:
+            refusal = _missing_program(self._settings.controller.fence_commands, plan)
+        return identified(replace(plan, acls=change)), refusal
+
+    def _own_principal(self, cluster: str) -> str:
+        return own_principal(self._settings.clusters[cluster])
 
     def _drift(
         self, snapshot: Snapshot, configs: Mapping[Route, RouteConfig], plan: CutoverPlan
@@ -149,6 +174,23 @@ def _matched(snapshot: Snapshot, wanted: CutoverPlan) -> Matched:
         return matched_topics(snapshot, wanted.route, wanted.topic_patterns)
     except UnusablePattern as error:
         raise bad_request(str(error), field="topics") from error
+
+
+def _missing_program(folder: str, plan: CutoverPlan) -> str:
+    try:
+        find_program(folder, plan.fence_command)
+    except FenceProgramMissing as error:
+        return str(error)
+    return ""
+
+
+def own_principal(cluster: ClusterSettings) -> str:
+    """Principal under which brokers know the fleet by default; "" where the configuration does not tell."""
+    security = parse(cluster.properties)
+    if isinstance(security.login, PasswordLogin):
+        return f"User:{security.login.username}"
+    is_anonymous = security.login is None and not (security.tls and security.tls.certificate)
+    return "User:ANONYMOUS" if is_anonymous else ""
 
 
 def _reversed(topic: SyncedTopic) -> SyncedTopic:

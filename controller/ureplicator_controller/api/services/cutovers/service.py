@@ -14,11 +14,14 @@ from ureplicator_common.config.clusters import ClusterSettings
 from ureplicator_common.coordination import Node, create_or_set, version_of
 from ureplicator_common.coordination.edit import Edit
 from ureplicator_common.cutovers import CutoverPlan, CutoverRequest, FenceKind, Wanted
-from ureplicator_common.kafka.security.settings import PasswordLogin, parse
 from ureplicator_common.znodes.cutovers import decode_cutover_request, encode_cutover_request
 from ureplicator_controller.api.http.problems import bad_request, conflict, not_found
 from ureplicator_controller.api.http.request_ids import RequestIds
-from ureplicator_controller.api.services.cutovers.planner import CutoverPlanner, Planned
+from ureplicator_controller.api.services.cutovers.planner import (
+    CutoverPlanner,
+    Planned,
+    own_principal,
+)
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
 from ureplicator_controller.core.cutover.facts import PlanFinding
@@ -75,7 +78,7 @@ class CutoverService:
 
     def plan(self, name: str, wanted: CutoverPlan, *, dry_run: bool) -> Planned:
         """Make a plan and store it, in place of the former one of this name."""
-        _require("", refused_plan(known(self._fleet.current().snapshot, name)), _BUSY_HINT)
+        _require(name, refused_plan(known(self._fleet.current().snapshot, name)), _BUSY_HINT)
         planned = self._planner.plan(name, self._with_principal(wanted))
         if not dry_run:
             self._request(name, planned.plan, Wanted.PLAN, refused_plan)
@@ -91,7 +94,7 @@ class CutoverService:
     def back(self, name: str, *, dry_run: bool) -> Planned:
         """Carry out the plan of the way back: the same topics and groups, with both clusters changed over."""
         found = self.find(name)
-        _require("clients cannot go back: ", refused_back(found), _STATE_HINT)
+        _require(name, refused_back(found), _STATE_HINT)
         assert found.cutover is not None
         wanted = self._with_principal(self._turned(found.cutover.plan))
         planned = self._planner.plan(name, wanted)
@@ -103,13 +106,13 @@ class CutoverService:
     def abort(self, name: str) -> None:
         found = self.find(name)
         hint = _STATE_HINT if refused_back(found) else _BACK_HINT
-        _require("nothing to abort: ", refused_abort(found), hint)
+        _require(name, refused_abort(found), hint)
         assert found.request is not None
         self._request(name, found.request.plan, Wanted.ABORT, refused_abort, found.request.run)
 
     def _begin(self, name: str, wanted: Wanted, id: str) -> Planned:
         found = self.find(name)
-        _require("", refused_plan(found), _BUSY_HINT)
+        _require(name, refused_plan(found), _BUSY_HINT)
         stored = found.plan
         assert stored is not None
         if id and id != stored.id:
@@ -140,7 +143,7 @@ class CutoverService:
     ) -> None:
         """Write the request. `refused`: judges what is there when it is written. `run`: a new one, unless
         given."""
-        path = self._fleet.paths.cutover_request(name)
+        path = self._fleet.paths.cutovers.request(name)
         request = CutoverRequest(
             plan=plan,
             wanted=wanted,
@@ -152,7 +155,7 @@ class CutoverService:
         def decide(node: Node | None) -> Edit[None]:
             there = known(self._fleet.current().snapshot, name)
             now = replace(there, request=_request_in(path, node))
-            _require("", refused(now), _BUSY_HINT)
+            _require(name, refused(now), _BUSY_HINT)
             return Edit(None, [create_or_set(path, _encoded(request), version_of(node))])
 
         def applied(node: Node | None) -> bool:
@@ -181,15 +184,6 @@ class CutoverService:
         return replace(turned, principal="") if is_own else turned
 
 
-def own_principal(cluster: ClusterSettings) -> str:
-    """Principal under which brokers know the fleet by default; "" where the configuration does not tell."""
-    security = parse(cluster.properties)
-    if isinstance(security.login, PasswordLogin):
-        return f"User:{security.login.username}"
-    is_anonymous = security.login is None and not (security.tls and security.tls.certificate)
-    return "User:ANONYMOUS" if is_anonymous else ""
-
-
 def _encoded(request: CutoverRequest) -> bytes:
     try:
         return encode_cutover_request(request)
@@ -203,9 +197,9 @@ def _request_in(path: str, node: Node | None) -> CutoverRequest | None:
     return None if node is None else decoded(path, node, decode_cutover_request)
 
 
-def _require(what: str, refusal: str, hint: str) -> None:
+def _require(name: str, refusal: str, hint: str) -> None:
     if refusal:
-        raise conflict(f"{what}{refusal}", field="name", hint=hint)
+        raise conflict(f"{name}: {refusal}", field="name", hint=hint)
 
 
 def _refuse_blocking(found: Sequence[PlanFinding]) -> None:

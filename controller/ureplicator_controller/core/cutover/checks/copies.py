@@ -10,7 +10,6 @@ from ureplicator_common.znode_contents import CurrentEntry, PartitionLoad
 from ureplicator_controller.core.cutover.facts import Facts, Level, PlanFinding, counted, or_ok
 from ureplicator_controller.core.cutover.plan import listed
 from ureplicator_controller.core.state.exclusions import effective_state, partition_exclusion
-from ureplicator_controller.core.state.loads import recent_loads
 from ureplicator_controller.core.syncs.configs import TopicDrift
 
 SLOW_DRAIN_S = 10.0
@@ -148,7 +147,7 @@ def _load(facts: Facts, partition: Partition) -> PartitionLoad | None:
     """Load of the worker that copies it; None if it has not said any."""
     for worker, entry in facts.view.of(partition).items():
         if entry.state is PartitionState.ONLINE:
-            return recent_loads(facts.snapshot.loads, worker).get(partition)
+            return facts.snapshot.loads.get(worker, {}).get(partition)
     return None
 
 

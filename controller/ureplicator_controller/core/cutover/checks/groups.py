@@ -75,7 +75,9 @@ def maps(facts: Facts) -> Iterable[PlanFinding]:
 
 
 def groups(facts: Facts) -> Iterable[PlanFinding]:
-    """Groups that cannot be moved as they are."""
+    """Groups that cannot be moved as they are; nothing where none is to be moved."""
+    if not facts.plan.group_patterns:
+        return []
     text = f"{counted(len(facts.plan.groups), 'group')} can be moved"
     return or_ok(_groups(facts), "groups", str(facts.route), text)
 

@@ -9,7 +9,6 @@ from ureplicator_common.audits.standing import AuditState, Standing
 from ureplicator_common.model import EventKind, Partition, TopicKey
 from ureplicator_controller.core.cutover.facts import Facts, Level, PlanFinding, counted, or_ok
 from ureplicator_controller.core.reporting.event_history import past_events
-from ureplicator_controller.core.state.loads import recent_loads
 
 SHIFTED = "shifted"
 """Kind of difference of a record that is there, with another offset than its topic is to have."""
@@ -96,7 +95,7 @@ def _shifted(facts: Facts, same: set[str]) -> Iterator[PlanFinding]:
         if partition.topic not in same:
             continue
         for worker in facts.view.of(partition):
-            load = recent_loads(facts.snapshot.loads, worker).get(partition)
+            load = facts.snapshot.loads.get(worker, {}).get(partition)
             if load is not None and load.offsets is not None and load.offsets.shift:
                 shift = load.offsets
                 text = f"offsets are shifted by {shift.shift} from {shift.since} on: {shift.reason}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from ureplicator_common.cutovers import FenceKind
 from ureplicator_common.model import LaneKind, Route, TopicKey, TopicState
 from ureplicator_controller.core.balance.pools import route_workers
+from ureplicator_controller.core.cutover.acl_fence import NOT_HELD
 from ureplicator_controller.core.cutover.facts import Facts, Level, PlanFinding, counted, or_ok
 from ureplicator_controller.core.cutover.requests import known
 from ureplicator_controller.core.cutover.requests import names as all_names
@@ -152,7 +153,10 @@ _SEEN = "writes past it are seen and named"
 def fence(facts: Facts) -> Iterable[PlanFinding]:
     """What the fence will and will not hold."""
     plan, cluster = facts.plan, facts.route.source
-    if plan.fence is FenceKind.NONE:
+    if facts.fence_refusal:
+        advice = "put that right, or choose another fence"
+        yield PlanFinding(plan.fence, "fence", Level.BLOCKS, facts.fence_refusal, advice)
+    elif plan.fence is FenceKind.NONE:
         text = f"nothing keeps producers from writing to {cluster}: {_SEEN}"
         advice = "stop all producers of these topics before the start"
         yield PlanFinding("none", "fence", Level.WARNING, text, advice)
@@ -161,6 +165,6 @@ def fence(facts: Facts) -> Iterable[PlanFinding]:
         advice = "what it does not reach, such as clients past a gateway, it does not hold"
         yield PlanFinding("command", "fence", Level.OK, text, advice)
     else:
-        text = f"only {plan.principal} may write to these topics at {cluster}; readers go on"
-        advice = f"super users of the brokers are not held: {_SEEN}"
-        yield PlanFinding("acl", "fence", Level.OK, text, advice)
+        who = f"only {plan.principal}" if plan.way_back else "nobody"
+        text = f"{who} may write to these topics at {cluster}; readers go on, {_SEEN}"
+        yield PlanFinding("acl", "fence", Level.OK, text, NOT_HELD)

@@ -89,6 +89,12 @@ def test_bare_topics_that_nobody_knows_to_be_open(cluster: MemoryAclAdmin) -> No
     assert len(opened(cluster, opens=True).change(["t"]).added) == len(OPERATIONS)
 
 
+def test_topics_with_rights_need_not_show_whether_others_are_open(cluster: MemoryAclAdmin) -> None:
+    cluster.opens = True
+    cluster.acls = {replace(OWN, operation="ALL"), WRITE}
+    assert opened(cluster).change(["t"]).added == {DENIED}
+
+
 def test_bare_topics_of_brokers_that_open_none(cluster: MemoryAclAdmin) -> None:
     cluster.acls = set()
     assert opened(cluster).change(["t"]).added == {OWN}
