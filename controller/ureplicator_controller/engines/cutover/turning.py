@@ -34,7 +34,7 @@ from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
 from ureplicator_controller.engines.cutover.clusters import CopyFence
-from ureplicator_controller.engines.cutover.fencing import Fencing
+from ureplicator_controller.engines.cutover.fencing import NO_CHANGE, Fencing, without_fence
 from ureplicator_controller.engines.cutover.moving import Moving
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 
@@ -105,9 +105,9 @@ class Turning:
         lacking = self._fencing.open(cutover)
         if lacking:
             return waiting(cutover, [lacking])
-        fences = {
-            name: at for name, at in cutover.fences.items() if name != cutover.plan.route.target
-        }
+        target = cutover.plan.route.target
+        lifted = cutover.fences.get(target, NO_CHANGE).of(cutover.plan.topics)
+        fences = without_fence(cutover.fences, target, lifted)
         return replace(cutover, fences=fences, opened_ms=self._clock.wall_ms(), waits=())
 
     def _alarmed(self, cutover: Cutover) -> Cutover:

@@ -51,6 +51,7 @@ class History:
         self.writers = self._first_writers()
         self.operator = Operator(self, self._script())
         self.leader: Leader | None = None
+        self.leaders = 0
         self.stale: list[Leader] = []
         self._is_nested = False
         self._draw_faults()
@@ -77,10 +78,21 @@ class History:
                 aborts_transactions=dice.random() < 0.3,
                 abort_after_s=dice.choice((0.1, 0.5, 2.0, 8.0)) if dice.random() < 0.35 else None,
                 limit_s=dice.choice((5.0, 20.0, 60.0)),
+                impatient=dice.random() < 0.1,
                 early=dice.random() < 0.4,
             )
             for number in range(count)
         ]
+
+    @property
+    def count(self) -> dict[str, int]:
+        """Counters of what happened."""
+        return {
+            "epochs": self.leaders,
+            "records": self._records,
+            "late records": len(self.judge.late),
+            **self.judge.count,
+        }
 
     def _draw_faults(self) -> None:
         dice = self.dice
@@ -295,6 +307,7 @@ class History:
     def _lead(self) -> None:
         if self.leader is None and self.dice.random() < 0.4:
             self.leader = Leader(self)
+            self.leaders += 1
         for leader in (self.leader, *self.stale):
             if leader is not None:
                 self._lead_on(leader)
@@ -421,7 +434,7 @@ def _errors_raised() -> Iterator[None]:
 
 
 def play(seed: int) -> History:
-    """Raises Violation."""
+    """The history of a seed. Raises Violation."""
     history = History(seed)
     history.run()
     return history
