@@ -182,6 +182,10 @@ def _before_once(self: GroupMove, found: Any, known: Any) -> Any:
 # Turns.
 
 
+def _nobody_lost(*_: Any) -> Any:
+    return turning._Lost((), ())
+
+
 def _reversed_at_once(
     self: Turning, cutover: Cutover, former: Any, seen: Snapshot, held: Sequence[str]
 ) -> Any:
@@ -288,8 +292,10 @@ MUTANTS: Mapping[str, Mutant] = {
     "abort-keeps-new-offsets": Mutant("A", [(moving, "put_back", _put_back_kept)]),
     "groups-noted-once": Mutant("A", [(GroupMove, "before", _before_once)]),
     "forward-not-reversed": Mutant("DEL", [(turning, "former_direction", lambda intent: intent)]),
-    "held-not-waited-for": Mutant("DEL", [(turning, "_held", _none)]),
-    "lost-worker-not-fenced": Mutant("DEL", [(turning, "_lost", _none)]),
+    "held-not-waited-for": Mutant(
+        "DEL", [(turning, "_held", _none), (turning, "_lost", _nobody_lost)]
+    ),
+    "lost-worker-not-fenced": Mutant("DEL", [(turning, "_lost", _nobody_lost)]),
     "reverse-from-now": Mutant("DEL", [(Turning, "_activations", _reversed_at_once)]),
     "reverse-from-the-beginning": Mutant(
         "DEL", [(turning, "other_direction", _without_positions)]
