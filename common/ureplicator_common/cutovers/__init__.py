@@ -185,12 +185,12 @@ class Cutover(Content):
 
     `wanted`: what the leader does about it; ABORT also where it gives up by itself, for `reason`. `fencing`:
     the fence is being raised, so it may have to be lifted though the state is PLANNED. `fences`: by cluster,
-    what is in force there, also of former runs. `ends`: of the source, up to which it is drained; `held`: partitions (`topic/0`) with
-    an open transaction behind the fence, whose end adds control records. `groups_before`: offsets at the
-    target, for an abort. `groups`: outcome of each that was moved. `waits`: who is in the way.
-    `rehearsed_ms`: time that each step took in a rehearsal. `fenced_ms`: the time at which the fence was
-    begun, `opened_ms`: at which writers could go on at the target; 0: not yet. `late_offsets`: all that were
-    written behind the fence; `late` names the first of them.
+    what is in force there, also of former runs. `ends`: of the source, up to which it is drained; `held`:
+    partitions (`topic/0`) with an open transaction behind the fence, whose end adds control records.
+    `groups_before`: offsets at the target, for an abort. `groups`: outcome of each that was moved. `waits`:
+    who is in the way. `rehearsed_ms`: time that each step took in a rehearsal. `fenced_ms`: the time at which
+    the fence was begun, `opened_ms`: at which writers could go on at the target; 0: not yet. `late_offsets`:
+    all that were written behind the fence; `late` names the first of them.
     """
 
     run: str

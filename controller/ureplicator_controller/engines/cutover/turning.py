@@ -95,7 +95,7 @@ class Turning:
         return reached(cutover, CutoverState.WATCHED, now_ms)
 
     def _followed(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
-        """The cutover after a look at its groups. A cluster that does not respond does not hold up the turn."""
+        """The cutover after a look at its groups. One that cannot be read does not hold up the turn."""
         try:
             return self._moving.follow_groups(cutover, snapshot)
         except OperatingError as error:
@@ -220,8 +220,8 @@ def _held(seen: Snapshot, cutover: Cutover) -> Iterator[str]:
 
 
 class _Lost(NamedTuple):
-    """Target partitions whose last workers have not confirmed the release, and transactional ids by which these
-    could still commit them."""
+    """Target partitions whose last workers have not confirmed the release, and transactional ids by which
+    these could still commit them."""
 
     partitions: Sequence[TopicPartition]
     ids: Sequence[str]

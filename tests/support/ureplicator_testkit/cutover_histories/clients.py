@@ -18,8 +18,10 @@ LONGEST_S = 10.0
 class Records(Protocol):
     """The history, as writers tell it what became of their records."""
 
-    now_s: float
     dice: Random
+
+    @property
+    def now_s(self) -> float: ...
 
     def time(self) -> int: ...
 
@@ -93,12 +95,14 @@ class Writer:
 
 @dataclass
 class Reader:
-    """A consumer group. `home`: where its consumers are; `committed_at`: number of the event."""
+    """A consumer group. `home`: where its consumers are; `committed_at`: number of the event;
+    `has_strayed`: it has, or had, a member at the other cluster, so it may count as gone over."""
 
     id: str
     home: str
     goes_on: bool = True
     committed_at: int = 0
+    has_strayed: bool = False
 
     def turn(self, clusters: dict[str, Cluster], dice: Random, time: int) -> None:
         """Read on, and commit."""

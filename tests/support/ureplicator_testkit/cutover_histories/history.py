@@ -30,8 +30,8 @@ WATCHED_S = (0.5, 2.0, 5.0)
 
 
 class History:
-    """`open`: cluster that clients are to write to. `troubled`: topics that operators have deleted. `script`: of
-    the operators; None: it is drawn, and so are faults."""
+    """`open`: cluster that clients are to write to. `troubled`: topics that operators have deleted. `script`:
+    of the operators; None: it is drawn, and so are faults."""
 
     def __init__(self, seed: int, script: Sequence[Run] | None = None) -> None:
         self.dice = dice = Random(seed)  # noqa: S311  # repeatable
@@ -75,7 +75,9 @@ class History:
         count = dice.choice((1, 2, 2, 3, 4))
         return [
             Run(
-                self.kind if dice.random() < 0.9 or self.kind is FenceKind.COMMAND else FenceKind.NONE,
+                self.kind
+                if dice.random() < 0.9 or self.kind is FenceKind.COMMAND
+                else FenceKind.NONE,
                 rehearses=dice.random() < 0.1,
                 way_back=number + 1 < count or dice.random() < 0.8,
                 waits_for_groups=dice.random() < 0.3,
@@ -256,25 +258,24 @@ class History:
 
     def _tell_clients(self) -> None:
         node = self.judge.node
-        if node is None or not (node.opened_ms or node.state is CutoverState.ABORTED):
-            home = self.open if node is None else ""
-        else:
-            home = self.open
-        for writer in self.writers:
-            if home and writer.home != home and self.dice.random() < (0.3 if writer.obeys else 0.05):
-                if self.kind is not FenceKind.NONE or writer.home or not self._starts:
-                    writer.home = home
+        if node is None or node.opened_ms or node.state is CutoverState.ABORTED:
+            for writer in self.writers:
+                self._tell_writer(writer)
         for reader in self.readers:
             self._tell_reader(reader)
 
-    @property
-    def _starts(self) -> bool:
-        return self.operator.phase in ("stops", "runs") and not self.judge_has_run
+    def _tell_writer(self, writer: Writer) -> None:
+        stands = self.kind is FenceKind.NONE and not writer.home and self._starts
+        if writer.home != self.open and not stands:
+            likely = 0.3 if writer.obeys else 0.05
+            writer.home = self.open if self.dice.random() < likely else writer.home
 
     @property
-    def judge_has_run(self) -> bool:
+    def _starts(self) -> bool:
+        """True while a run is about to begin."""
         node, request = self.judge.node, self.operator.request
-        return node is not None and request is not None and node.run == request.run
+        has_begun = node is not None and request is not None and node.run == request.run
+        return self.operator.phase in ("stops", "runs") and not has_begun
 
     def _tell_reader(self, reader: Reader) -> None:
         node, dice = self.judge.node, self.dice
@@ -287,7 +288,12 @@ class History:
             is_exact = self.judge.is_exact(reader)
             if (is_exact and dice.random() < 0.3) or node.state is CutoverState.DONE:
                 reader.home, reader.goes_on = self.open, True
-        elif not is_left and node.plan.waits_for_groups and node.fencing and node.state in BEFORE_OPEN:
+        elif (
+            not is_left
+            and node.plan.waits_for_groups
+            and node.fencing
+            and node.state in BEFORE_OPEN
+        ):
             reader.goes_on = reader.goes_on and dice.random() < 0.7
         elif not is_left and dice.random() < 0.1:
             reader.goes_on = True
@@ -363,10 +369,10 @@ class History:
     def _start_missing(self) -> None:
         """A supervisor starts another process of an id, later."""
         for id in ("a", "b"):
-            alive = [each for each in self.fleet.copiers if each.id == id and each.runs]
-            if not alive and self.dice.random() < 0.5:
-                if self.fleet.store.node(self.fleet.paths.worker_live(WorkerId(id))) is None:
-                    self.fleet.start_worker(id)
+            alive = any(each.id == id and each.runs for each in self.fleet.copiers)
+            live = self.fleet.store.node(self.fleet.paths.worker_live(WorkerId(id)))
+            if not alive and live is None and self.dice.random() < 0.5:
+                self.fleet.start_worker(id)
 
     def _tamper(self) -> None:
         self.operator.tamper()
@@ -380,6 +386,7 @@ class History:
         if reader.home == self.open:
             group = self.other.groups.groups.setdefault(reader.id, MemoryGroup())
             group.state = "Empty" if group.state == "Stable" else "Stable"
+            reader.has_strayed = True
 
     def _lose_coordinator(self) -> None:
         """The coordinator of a group does not respond, or does again."""
@@ -393,9 +400,8 @@ class History:
         for worker in self.fleet.copiers:
             if worker.frozen:
                 self.fleet.thaw(worker)
-        for id in ("a", "b"):
-            for _ in range(8):
-                self._start_missing()
+        for _ in range(16):
+            self._start_missing()
         for reader in self.readers:
             group = self.clusters[self.beside(reader.home)].groups.groups.get(reader.id)
             if group is not None:

@@ -7,8 +7,8 @@ F   while a fence is to hold, no broker lets clients write; the fleet may write 
 A   after ABORTED rights, the gateway, offsets of groups and intents are as they were
 D   after DONE one direction is reversed, and the other one began at the target's ends at OPEN
 G   groups that are moved go on at exactly the next record
-E   at the end the open cluster holds each record that was acknowledged, once and in order; so does the other one,
-    if it is copied; clients may write at the open one
+E   at the end the open cluster holds each record that was acknowledged, once and in order; so does the other
+    one, if it is copied; clients may write at the open one
 C   everything comes to an end
 """
 
@@ -45,8 +45,8 @@ class Violation(BaseException):
 
 
 class Judge:
-    """`late`: records written at a cluster that was not open, behind the last look at it. `tampered`: clusters
-    where somebody has changed the fence. `rights`: those of each cluster without any fence."""
+    """`late`: records written at a cluster that was not open, behind the last look at it. `tampered`:
+    clusters where somebody has changed the fence. `rights`: those of each cluster without any fence."""
 
     def __init__(self, world: History) -> None:
         self.world = world
@@ -55,18 +55,12 @@ class Judge:
         self.rights = {name: set(cluster.acls.acls) for name, cluster in world.clusters.items()}
         self.node: Cutover | None = None
         self.count: Counter[str] = Counter()
-        self.was_closed: dict[str, bool] = {}
-        self._seen_at = 0
-        self._looked = 0
-        self._verified = 0
         self._named: set[str] = set()
         """Topics that `DAVE` might write when the fence of the run was begun."""
         self.was_closed: dict[str, bool] = {}
         self._seen_at = 0
         self._looked = 0
         self._verified = 0
-        self._barred: Sequence[str] = CLIENTS
-        """Principals that the fence of the run is to hold."""
         self._begun: dict[Partition, int] = {}
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._intents: dict[TopicKey, TopicState] = {}
@@ -80,6 +74,9 @@ class Judge:
         target = clusters[node.plan.route.target]
         self._groups = {reader.id: reader.offsets(target) for reader in self.world.readers}
         self._intents = self._states()
+        for reader in self.world.readers:
+            group = target.groups.groups.get(reader.id)
+            reader.has_strayed = group is not None and group.state == "Stable"
 
     def _states(self) -> dict[TopicKey, TopicState]:
         seen = self.world.fleet.contents()
@@ -176,7 +173,11 @@ class Judge:
         target = self.world.clusters[node.plan.route.target]
         for reader in self.world.readers:
             is_told = f"group {reader.id}" in node.reason
-            if reader.home != target.name and reader.offsets(target) != self._groups[reader.id] and not is_told:
+            if (
+                reader.home != target.name
+                and reader.offsets(target) != self._groups[reader.id]
+                and not is_told
+            ):
                 text = f"{reader.offsets(target)}, not {self._groups[reader.id]}"
                 raise Violation("A", f"group {reader.id} is at {text}")
         now = self._states()
@@ -227,6 +228,8 @@ class Judge:
                 raise Violation("G", f"{reader.id} has members")
 
     def _check_group(self, node: Cutover, reader: Reader) -> None:
+        if node.state is DONE and reader.has_strayed:
+            return
         outcome = node.groups.get(reader.id, "")
         is_left = reader.home == node.plan.route.source
         stands = not reader.goes_on or node.state is OPEN
@@ -239,12 +242,17 @@ class Judge:
 
     def _places(self, reader: Reader) -> dict[TopicPartition, tuple[int, int]]:
         """Records that the group has read at its cluster, and has passed at the other one."""
-        source, target = self.world.clusters[reader.home], self.world.clusters[self.world.beside(reader.home)]
+        source, target = (
+            self.world.clusters[reader.home],
+            self.world.clusters[self.world.beside(reader.home)],
+        )
         there = reader.offsets(target)
         return {
             key: (
                 len(source.logs[key].shown(committed.offset, without=self.late)),
-                len(target.logs[key].shown(there[key].offset, without=self.late)) if key in there else -1,
+                len(target.logs[key].shown(there[key].offset, without=self.late))
+                if key in there
+                else -1,
             )
             for key, committed in reader.offsets(source).items()
             if key[0] not in self.world.troubled
@@ -257,12 +265,18 @@ class Judge:
         node = self.node
         if node is None or node.state in AT_REST or node.wanted is Wanted.ABORT:
             return
-        source, target = (self.world.clusters[name] for name in (node.plan.route.source, node.plan.route.target))
+        source, target = (
+            self.world.clusters[name] for name in (node.plan.route.source, node.plan.route.target)
+        )
         is_fenced = node.state is not CutoverState.PLANNED and node.plan.fence is not FenceKind.NONE
         if is_fenced and (writers := list(self._writers(source, node))):
             raise Violation("F", f"{writers[0]} at {source.name} in {node.state}")
         is_closed = target.name in node.fences and bool(node.fences[target.name].added)
-        if node.state in BEFORE_OPEN and is_closed and (writers := list(self._writers(target, node))):
+        if (
+            node.state in BEFORE_OPEN
+            and is_closed
+            and (writers := list(self._writers(target, node)))
+        ):
             raise Violation("F", f"{writers[0]} at {target.name} in {node.state}")
         if node.state in BEFORE_OPEN and self.was_closed[target.name] and not target.gateway_closed:
             raise Violation("F", f"the gateway of {target.name} is open in {node.state}")
@@ -325,7 +339,6 @@ class Judge:
             raise Violation("E", f"{key} of the other cluster: {_difference(shown, copied)}")
 
 
-def _difference(wanted: object, found: object) -> str:
-    assert isinstance(wanted, list) and isinstance(found, list)
+def _difference(wanted: Sequence[int], found: Sequence[int]) -> str:
     missing, more = sorted({*wanted} - {*found}), sorted({*found} - {*wanted})
     return f"{missing} are missing, {more} are too much, of {len(wanted)} and {len(found)}"

@@ -10,11 +10,20 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from ureplicator_common.cutovers import Cutover
+from ureplicator_common.errors import OperatingError
+from ureplicator_common.kafka import Extent
 from ureplicator_controller.core.cutover import eras, intents, progress
 from ureplicator_controller.core.cutover.states import FENCED, GROUPS
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines import fenced_writer
-from ureplicator_controller.engines.cutover import era_reader, fencing, groups, moving, thread, turning
+from ureplicator_controller.engines.cutover import (
+    era_reader,
+    fencing,
+    groups,
+    moving,
+    thread,
+    turning,
+)
 from ureplicator_controller.engines.cutover.acl_fence import AclFence
 from ureplicator_controller.engines.cutover.fencing import Fencing
 from ureplicator_controller.engines.cutover.groups import GroupMove
@@ -95,7 +104,9 @@ def _drain_and_move(self: Moving, cutover: Cutover, snapshot: Snapshot) -> Cutov
         move = GroupMove(self._clusters, cutover, self._topics(cutover, snapshot))
         found = move.found()
         written = move.write(found, may_write=self._may_write)
-        return replace(cutover, groups=groups.outcomes(written), groups_before=move.before(found, {}))
+        return replace(
+            cutover, groups=groups.outcomes(written), groups_before=move.before(found, {})
+        )
     return _DRAIN(self, cutover, snapshot)
 
 
@@ -145,7 +156,7 @@ def _open_early(self: Moving, cutover: Cutover, snapshot: Snapshot) -> Cutover:
 
 def _ends_without_held(topics: Any, extents: Any) -> Any:
     shown = {
-        key: replace(extent, held=0) if isinstance(extent, progress.Extent) else extent
+        key: replace(extent, held=0) if isinstance(extent, Extent) else extent
         for key, extent in extents.items()
     }
     return _ENDS_OF(topics, shown)
@@ -226,7 +237,7 @@ def _told_what_was_known(self: CutoverThread, name: str, error: str, epoch: int)
     try:
         if known is not None and node.read() is not None:
             self._write(name, node, progress.waiting(known, [error]), epoch)
-    except thread.OperatingError:
+    except OperatingError:
         return thread.RETRY_S
     return thread.BUSY_S
 
@@ -246,9 +257,11 @@ def _unbounded(places: Any, *, produced: Any, copied: Any) -> Any:
     def translated(offset: int) -> int | None:
         for here, there, is_produced in reversed(places):
             if offset >= here:
-                return there if offset == here else (produced if is_produced else copied)(offset)
-        oldest = not places or not places[0][2]
-        found: int | None = (produced if oldest else copied)(offset)
+                return there if offset == here else _by(is_produced, offset)
+        return _by(not places or not places[0][2], offset)
+
+    def _by(is_produced: bool, offset: int) -> int | None:
+        found: int | None = (produced if is_produced else copied)(offset)
         return found
 
     return translated
@@ -297,9 +310,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "lost-worker-not-fenced": Mutant("DEL", [(turning, "_lost", _nobody_lost)]),
     "reverse-from-now": Mutant("DEL", [(Turning, "_activations", _reversed_at_once)]),
-    "reverse-from-the-beginning": Mutant(
-        "DEL", [(turning, "other_direction", _without_positions)]
-    ),
+    "reverse-from-the-beginning": Mutant("DEL", [(turning, "other_direction", _without_positions)]),
     "old-fence-kept": Mutant("E", [(Fencing, "open", _text)]),
     "old-fence-forgotten": Mutant("AE", [(thread, "next_run", _run_without(fences={}))]),
     "turns-forgotten": Mutant("G", [(thread, "next_run", _run_without(turns=()))]),
