@@ -8,6 +8,8 @@ twins       what the leader's thread sees of the clusters; each request may fail
 leaders     leaders that die or freeze at any request, and go on with what they knew
 operators   runs there and back, aborts, rights and topics that change meanwhile
 judge       what must hold at each write of the cutover's node, at each turn, and at the end
+announcements   what clients are told
+faults      what fails, by chance
 history     what happens next, by chance
 mutants     safeguards that are removed
 

@@ -13,7 +13,7 @@ from ureplicator_common.model import Partition, Route, TopicState
 from ureplicator_controller.core.state.snapshot import Delays
 from ureplicator_testkit.cutover_histories.clients import Writer
 from ureplicator_testkit.cutover_histories.clusters import BOB
-from ureplicator_testkit.cutover_histories.copying import Copier
+from ureplicator_testkit.cutover_histories.copying import TOPICS, Copier
 from ureplicator_testkit.cutover_histories.history import History
 from ureplicator_testkit.cutover_histories.leaders import Client
 from ureplicator_testkit.cutover_histories.operators import Run
@@ -135,7 +135,10 @@ def test_a_worker_that_thaws_and_has_no_producer_yet_copies_nothing() -> None:
     history = History(1, [NONE])
     history.fleet.delays = Delays(rebalance_s=1_000.0, join_s=1.0, handover_s=4.0)
     starts, history.operator.turn = history.operator.turn, lambda: None  # type: ignore[method-assign]
-    run_on(history, lambda: history.is_copied(THERE) and bool(history.acknowledged["u", 0]))
+    run_on(
+        history,
+        lambda: history.fleet.is_copied(THERE, TOPICS) and bool(history.acknowledged["u", 0]),
+    )
     writers, history.writers = history.writers, []
     for writer in writers:
         writer._arrive(history)
