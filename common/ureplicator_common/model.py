@@ -235,6 +235,7 @@ class EventKind(StrEnum):
     POSITION = "position"
     GAP = "gap"
     AUDIT = "audit"
+    CUTOVER = "cutover"
 
 
 def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:

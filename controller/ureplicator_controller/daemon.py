@@ -68,10 +68,7 @@ from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.claims.unused import ClaimRemover
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
-from ureplicator_controller.engines.cutover.clusters import open_clusters
-from ureplicator_controller.engines.cutover.program import FolderPrograms
-from ureplicator_controller.engines.cutover.thread import CutoverNeeds, CutoverThread
-from ureplicator_controller.engines.fenced_writer import FencedWriter
+from ureplicator_controller.engines.cutover.opening import open_cutovers
 from ureplicator_controller.engines.groups.clusters import open_deletion, open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -337,24 +334,15 @@ class Controller:
         )
         syncs = *self._group_syncs(proof, needs.reports), *self._topic_syncs(needs)
         heartbeats = self._heartbeats(proof, needs.reports)
-        cutovers = self._cutovers(coordination, proof)
-        return topics, renewer, deleter, changer, unused, cutovers, *syncs, *heartbeats
-
-    def _cutovers(self, coordination: Coordination, proof: LeaderProof) -> CutoverThread:
-        fleet = self._settings.fleet
-        return CutoverThread(
-            CutoverNeeds(
-                fleet=fleet,
-                coordination=coordination,
-                paths=self._paths,
-                writer=FencedWriter(coordination, paths=self._paths, metrics=self._metrics),
-                open_clusters=partial(open_clusters, fleet=fleet, connect=self._client),
-                program=FolderPrograms(self._settings.controller.fence_commands),
-                seen=proof.latest_of_epoch,
-                proven=proof.proven,
-                clock=self._clock,
-            )
+        cutovers = open_cutovers(
+            self._settings,
+            coordination,
+            connect=self._client,
+            proof=proof,
+            clock=self._clock,
+            metrics=self._metrics,
         )
+        return topics, renewer, deleter, changer, unused, cutovers, *syncs, *heartbeats
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(self._settings.cluster(cluster), name=cluster)

@@ -50,6 +50,20 @@ class MeasurePaths:
         return f"{self.usages}/{worker}"
 
 
+class CutoverPaths:
+    """Node paths of cutovers."""
+
+    def __init__(self, root: str) -> None:
+        self.states = f"{root}/cutovers"
+        self.requests = f"{root}/cutover-requests"
+
+    def state(self, name: str) -> str:
+        return f"{self.states}/{name}"
+
+    def request(self, name: str) -> str:
+        return f"{self.requests}/{name}"
+
+
 class Paths:
     """Node paths of one fleet."""
 
@@ -79,8 +93,7 @@ class Paths:
         self.history = f"{self.root}/history"
         self.isolated = f"{self.root}/isolated"
         self.audits = AuditPaths(f"{self.root}/audits")
-        self.cutovers = f"{self.root}/cutovers"
-        self.cutover_requests = f"{self.root}/cutover-requests"
+        self.cutovers = CutoverPaths(self.root)
 
     @property
     def skeleton(self) -> tuple[str, ...]:
@@ -106,8 +119,8 @@ class Paths:
             self.measures.loads,
             self.measures.usages,
             *self.audits.skeleton,
-            self.cutovers,
-            self.cutover_requests,
+            self.cutovers.states,
+            self.cutovers.requests,
         )
 
     def controller(self, id: str) -> str:
@@ -157,12 +170,6 @@ class Paths:
 
     def current_state(self, worker: WorkerId) -> str:
         return f"{self.current}/{worker}"
-
-    def cutover(self, name: str) -> str:
-        return f"{self.cutovers}/{name}"
-
-    def cutover_request(self, name: str) -> str:
-        return f"{self.cutover_requests}/{name}"
 
     def history_block(self, number: int) -> str:
         return f"{self.history}/{number}"

@@ -226,9 +226,8 @@ def parse(
     switches = decoder.read_one(paths.settings, decode_switches)
     isolated = decoder.read_one(paths.isolated, decode_isolated)
     audits = _audits(decoder, paths)
-    harm = _harm(decoder, paths)
-    cutovers, _ = decoder.read(paths.cutovers, 1, str, decode_cutover)
-    cutover_requests, _ = decoder.read(paths.cutover_requests, 1, str, decode_cutover_request)
+    cutovers, _ = decoder.read(paths.cutovers.states, 1, str, decode_cutover)
+    cutover_requests, _ = decoder.read(paths.cutovers.requests, 1, str, decode_cutover_request)
     for worker in live:
         decoder.cache.keep(paths.measures.load(worker))
     decoder.cache.end_cycle()
@@ -236,9 +235,7 @@ def parse(
     shares = _completed(shares, bad_shares, lambda worker: nodes[paths.slot_shares(worker)], {})
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
-    for worker, stored in known.items():
-        if sessions.get(worker) == stored.value.evicted_session:
-            del sessions[worker]
+    sessions = _without_evicted(sessions, known)
     epoch = nodes.get(paths.epoch)
     return Snapshot(
         fleet=fleet,
@@ -268,10 +265,20 @@ def parse(
         history=history,
         isolated=isolated.value if isolated else (),
         audits=audits,
-        harm=harm,
+        harm=_harm(decoder, paths),
         cutovers=cutovers,
         cutover_requests=cutover_requests,
     )
+
+
+def _without_evicted(
+    sessions: Mapping[WorkerId, SessionId], known: Mapping[WorkerId, Stored[KnownWorker]]
+) -> dict[WorkerId, SessionId]:
+    return {
+        worker: session
+        for worker, session in sessions.items()
+        if worker not in known or known[worker].value.evicted_session != session
+    }
 
 
 def _completed(

@@ -140,7 +140,7 @@ class CutoverThread:
 
     def _node(self, name: str) -> FencedNode:
         needs = self._needs
-        return FencedNode(needs.coordination, needs.paths.cutover(name), needs.writer)
+        return FencedNode(needs.coordination, needs.paths.cutovers.state(name), needs.writer)
 
     def _carry_on(self, name: str, epoch: int, snapshot: Snapshot) -> float:
         cutover = self._current(name, snapshot)

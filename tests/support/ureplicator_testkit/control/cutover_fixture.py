@@ -66,15 +66,15 @@ class CutoverRest(RestFixture):
         return response
 
     def request(self, name: str = "move") -> CutoverRequest:
-        node = self.other_client.get(self.paths.cutover_request(name))
+        node = self.other_client.get(self.paths.cutovers.request(name))
         assert node is not None
         return decode_cutover_request(node.data)
 
     def put_request(self, request: CutoverRequest, name: str = "move") -> None:
-        self.put(self.paths.cutover_request(name), encode_cutover_request(request))
+        self.put(self.paths.cutovers.request(name), encode_cutover_request(request))
 
     def put_cutover(self, cutover: Cutover, name: str = "move") -> None:
-        self.put(self.paths.cutover(name), encode_cutover(cutover))
+        self.put(self.paths.cutovers.state(name), encode_cutover(cutover))
 
     def copy(
         self,

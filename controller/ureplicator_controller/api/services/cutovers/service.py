@@ -143,7 +143,7 @@ class CutoverService:
     ) -> None:
         """Write the request. `refused`: judges what is there when it is written. `run`: a new one, unless
         given."""
-        path = self._fleet.paths.cutover_request(name)
+        path = self._fleet.paths.cutovers.request(name)
         request = CutoverRequest(
             plan=plan,
             wanted=wanted,
