@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ureplicator_common.cutovers import Turn
+from ureplicator_common.kafka import PartitionUnavailable
 from ureplicator_common.kafka.groups import TopicPartition
 from ureplicator_common.model import Route
 from ureplicator_controller.core.groups.decisions import CopiedPartition, Translate
@@ -39,28 +40,54 @@ def translate(
     places: Places, *, produced: Translate, copied: Translate
 ) -> Callable[[int], int | None]:
     """Offset here -> offset there. `produced`: for records that were produced here, `copied`: for those that
-    were copied here."""
+    were copied here.
+
+    What lies between two turns here lies between them there. A map does not know where its eras begin: in a
+    hole behind a turn it names the end of the records that it has, which may be of an era before.
+    """
 
     def translated(offset: int) -> int | None:
+        following: int | None = None
         for here, there, is_produced in reversed(places):
             if offset == here:
                 return there
             if offset > here:
-                return (produced if is_produced else copied)(offset)
+                found = (produced if is_produced else copied)(offset)
+                return _bounded(there if found is None else max(there, found), following)
+            following = there
         oldest_is_produced = not places or not places[0][2]
-        return (produced if oldest_is_produced else copied)(offset)
+        found = (produced if oldest_is_produced else copied)(offset)
+        return None if found is None else _bounded(found, following)
 
     return translated
+
+
+def _bounded(offset: int, following: int | None) -> int:
+    return offset if following is None else min(offset, following)
 
 
 def across(
     forward: CopiedPartition, back: CopiedPartition | None, places: Places
 ) -> CopiedPartition:
     """A partition of the route with the translation of all its eras. `back`: the same partition as the route
-    in the other direction has copied it."""
-    if not places or back is None:
+    in the other direction has copied it; where that is not known, offsets of its eras are not either."""
+    if not places:
         return forward
-    return replace(
-        forward,
-        translate=translate(places, produced=forward.translate, copied=back.translate_back),
-    )
+
+    def unknown(_: int) -> int | None:
+        reason = back.reason if back is not None else ""
+        raise PartitionUnavailable(reason or "what the other direction has copied is not known")
+
+    is_known = back is not None and back.position is not None
+    copied = back.translate_back if back is not None and is_known else unknown
+    translated = translate(places, produced=forward.translate, copied=copied)
+    _, _, is_produced = places[-1]
+    return replace(forward if is_produced else _left(forward), translate=translated)
+
+
+def _left(forward: CopiedPartition) -> CopiedPartition:
+    """A partition whose clients have left: what follows here comes from there. The position and the end of the
+    former copy bound nothing then, as late writes may have moved both beyond what was written there since."""
+    end = 0 if forward.source_log is None else forward.source_log.end
+    position = None if forward.position is None else max(forward.position, end)
+    return replace(forward, position=position, end=None, constant_from=None)

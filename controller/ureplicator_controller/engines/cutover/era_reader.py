@@ -6,14 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ureplicator_common.cutovers import Turn
-from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_common.kafka.groups import TopicPartition
 from ureplicator_common.model import Route
 from ureplicator_controller.core.cutover.eras import across, places
 from ureplicator_controller.core.groups.decisions import CopiedPartition
 from ureplicator_controller.core.groups.topics import RouteTopic
 from ureplicator_controller.core.groups.way_back import reversed_topics
-from ureplicator_controller.engines.groups.copied import CopiedReader
+from ureplicator_controller.engines.groups.copied import NOT_COPIED, CopiedReader
 
 
 class EraReader:
@@ -40,12 +39,11 @@ class EraReader:
     def _copied_back(
         self, topics: Mapping[str, RouteTopic], turned: Mapping[TopicPartition, TopicPartition]
     ) -> Mapping[TopicPartition, CopiedPartition]:
-        if not turned:
-            return {}
-        try:
-            return self._back.read(_back_again(topics), turned.values())
-        except ClusterUnavailable:
-            return {}
+        found = self._back.read(_back_again(topics), turned.values()) if turned else {}
+        return {
+            key: replace(copied, position=0) if copied.reason == NOT_COPIED else copied
+            for key, copied in found.items()
+        }
 
     def close(self) -> None:
         self._forward.close()

@@ -1,24 +1,42 @@
 """Fences of a cutover: raised at the source before it is drained, lifted at a cluster that opens again.
 
-What is to be lifted is in the node before anything is changed, and everything may be done twice.
+What is to be lifted is in the node before anything is changed, and everything may be done twice. A change at a
+cluster is not fenced by the leader's epoch. So before each one it is proven that this process leads: one that
+was suspended would else raise a fence that its successor has lifted, or lift one that a later run has raised.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ureplicator_common.cutovers import AclChange, Cutover, CutoverPlan, FenceKind
+from ureplicator_common.errors import TemporaryError
 from ureplicator_controller.engines.cutover.acl_fence import AclFence
 from ureplicator_controller.engines.cutover.clusters import CutoverClusters, FenceProgram
 
 NO_CHANGE = AclChange()
 
 
-class Fencing:
-    """Fences of one cutover. Every call may raise OperatingError. `name`: of the cutover."""
+class NotLeading(TemporaryError):
+    """It is not proven that this process leads, so it changes nothing."""
 
-    def __init__(self, name: str, clusters: CutoverClusters, program: FenceProgram) -> None:
+
+class Fencing:
+    """Fences of one cutover. Every call may raise OperatingError. `name`: of the cutover; `leads`: proves that
+    this process leads now."""
+
+    def __init__(
+        self,
+        name: str,
+        clusters: CutoverClusters,
+        program: FenceProgram,
+        *,
+        leads: Callable[[], bool],
+    ) -> None:
         self._name = name
         self._clusters = clusters
         self._program = program
+        self._leads = leads
 
     def changed(self, plan: CutoverPlan) -> str:
         """Reason why the fence of the plan is not the one that is due now; "" if it is."""
@@ -39,11 +57,16 @@ class Fencing:
 
     def raise_(self, plan: CutoverPlan) -> str:
         """Raise the fence of the plan; what it does not hold at yet, in words, or ""."""
+        self._require_lead()
         if plan.fence is FenceKind.ACL:
             self._source(plan).apply(plan.acls)
         elif plan.fence is FenceKind.COMMAND:
             self._program.call("fence", self._name, plan)
         return self.lacking(plan)
+
+    def _require_lead(self) -> None:
+        if not self._leads():
+            raise NotLeading("another controller may lead by now")
 
     def lacking(self, plan: CutoverPlan) -> str:
         """What the fence does not hold at, or has lost since, in words; "" if it holds everywhere."""
@@ -54,6 +77,7 @@ class Fencing:
     def take_down(self, cutover: Cutover) -> str:
         """Lift what an aborted cutover has raised; what does not show it yet, in words, or ""."""
         plan = cutover.plan
+        self._require_lead()
         if plan.fence is FenceKind.COMMAND:
             self._program.call("abort", self._name, plan)
         return _lifted(self._source(plan), cutover.fences.get(plan.route.source))
@@ -62,6 +86,7 @@ class Fencing:
         """Let clients write at the target, which a former cutover may have fenced; what does not show it
         yet, in words, or ""."""
         plan = cutover.plan
+        self._require_lead()
         there = AclFence(
             self._clusters.target_acls, principal=plan.principal, way_back=plan.way_back
         )

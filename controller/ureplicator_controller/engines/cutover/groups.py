@@ -57,11 +57,21 @@ class GroupMove:
             if state not in EMPTY_STATES
         )
 
-    def before(self, found: Sequence[GroupDecision]) -> Before:
-        """Offsets at the target that are about to be changed. Raises ClusterUnavailable."""
-        writes = {decision.group: decision.writes for decision in found if decision.is_pending}
-        there = self._ends.target.offsets(list(writes)) if writes else {}
-        return {group: _offsets(there[group], writes[group]) for group in writes}
+    def before(self, found: Sequence[GroupDecision], known: Before) -> Before:
+        """`known`, with the offsets at the target that are about to be changed and that it lacks: what could
+        not be written at first, or was not there yet. Raises ClusterUnavailable."""
+        kept = {
+            group: {(each.topic, each.partition) for each in offsets}
+            for group, offsets in known.items()
+        }
+        lacking = {
+            decision.group: keys
+            for decision in found
+            if (keys := [key for key in decision.writes if key not in kept.get(decision.group, ())])
+        }
+        there = self._ends.target.offsets(list(lacking)) if lacking else {}
+        more = {group: _offsets(there[group], keys) for group, keys in lacking.items()}
+        return {group: (*known.get(group, ()), *more.get(group, ())) for group in {**known, **more}}
 
     def write(
         self, found: Sequence[GroupDecision], *, may_write: Callable[[], bool]

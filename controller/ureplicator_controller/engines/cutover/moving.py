@@ -93,6 +93,8 @@ class Moving:
                 return waiting(cutover, [lacking])
         refused: tuple[str, ...] = ()
         if cutover.groups_before:
+            if not self._may_write():
+                return waiting(cutover, ["another controller may lead by now"])
             refused = put_back(self._clusters.groups.target, cutover.groups_before)
         fences = {name: at for name, at in cutover.fences.items() if name != plan.route.source}
         reason = "; ".join((cutover.reason, *(f"not put back: {text}" for text in refused)))
@@ -240,8 +242,9 @@ class Moving:
         if members:
             return waiting(cutover, members)
         found = move.found()
-        if cutover.groups_before is None:
-            return replace(cutover, groups_before=move.before(found))
+        before = move.before(found, cutover.groups_before or {})
+        if before != cutover.groups_before:
+            return replace(cutover, groups_before=before)
         written = move.write(found, may_write=self._may_write)
         left = unfinished(written)
         if left:

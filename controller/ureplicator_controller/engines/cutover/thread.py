@@ -30,7 +30,7 @@ from ureplicator_controller.engines.cutover.fencing import Fencing
 from ureplicator_controller.engines.cutover.moving import Moving
 from ureplicator_controller.engines.cutover.rehearsal import Rehearsal
 from ureplicator_controller.engines.cutover.turning import Turning
-from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter
+from ureplicator_controller.engines.fenced_writer import FencedNode, FencedWriter, WriteOutcome
 from ureplicator_controller.engines.periodic_thread import PeriodicThread
 from ureplicator_controller.engines.syncs.thread import NOT_LEADING_S, STOP_TIMEOUT_S, Seen, Term
 
@@ -125,14 +125,15 @@ class CutoverThread:
             return max(RETRY_S, self._told(name, f"{type(error).__name__}: {error}", epoch))
 
     def _told(self, name: str, error: str, epoch: int) -> float:
-        """Show operators what fails, if ZooKeeper is not what does."""
-        known = self._known.get(name)
-        if known is None:
-            return RETRY_S
+        """Show operators what fails, if ZooKeeper is not what does. The node may be another one than was
+        known: a write whose outcome is not known may have been made."""
         try:
             node = self._node(name)
-            if node.read() is not None:
-                self._write(name, node, waiting(known, [error]), epoch)
+            data = node.read()
+            found = None if data is None else decode_cutover(data)
+            if found is None or not is_busy(found):
+                return RETRY_S
+            self._write(name, node, waiting(found, [error]), epoch)
         except OperatingError as another:
             log.warning("cutover %s: %s", name, another)
             return RETRY_S
@@ -190,13 +191,14 @@ class CutoverThread:
     def _step(self, name: str, cutover: Cutover, snapshot: Snapshot, term: Term) -> Cutover:
         needs = self._needs
         clusters = self._opened(cutover.plan.route)
-        fencing = Fencing(name, clusters, needs.program)
+        fencing = Fencing(name, clusters, needs.program, leads=lambda: self._leads(term.epoch))
+        is_recent = term.reading()
         moving = Moving(
             fleet=needs.fleet,
             clusters=clusters,
             fencing=fencing,
             clock=needs.clock,
-            may_write=term.reading(),
+            may_write=lambda: is_recent() and self._leads(term.epoch),
         )
         if cutover.state not in BEFORE_OPEN:
             turning = Turning(
@@ -217,6 +219,10 @@ class CutoverThread:
         if cutover.wanted is Wanted.REHEARSE:
             return self._rehearsed(name, moving, cutover, snapshot)
         return moving.step(cutover, snapshot)
+
+    def _leads(self, epoch: int) -> bool:
+        """Proof that this process leads: a write that changes nothing. Raises Unavailable."""
+        return self._needs.writer.write((), epoch=epoch) is WriteOutcome.DONE
 
     def _follows(self, name: str) -> bool:
         now_s = self._needs.clock.monotonic_s()

@@ -18,6 +18,7 @@ from dataclasses import replace
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Operation, Set, Unavailable, create_or_set
 from ureplicator_common.cutovers import Cutover, CutoverState
+from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.list_offsets import TopicPartition
 from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicState
 from ureplicator_common.portions import portions
@@ -78,7 +79,7 @@ class Turning:
         if not cutover.opened_ms:
             return self._let_write(cutover)
         if self._follows:
-            cutover = self._moving.follow_groups(cutover, snapshot)
+            cutover = self._followed(cutover, snapshot)
         if cutover.state is CutoverState.WATCHED:
             return self._watch(cutover)
         seen = self._proven()
@@ -91,6 +92,14 @@ class Turning:
             return waiting(cutover, left)
         now_ms = self._clock.wall_ms()
         return reached(cutover, CutoverState.WATCHED, now_ms)
+
+    def _followed(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
+        """The cutover after a look at its groups. A cluster that does not respond does not hold up the turn."""
+        try:
+            return self._moving.follow_groups(cutover, snapshot)
+        except OperatingError as error:
+            log.warning("groups of a cutover are not taken along now: %s", error)
+            return cutover
 
     def _let_write(self, cutover: Cutover) -> Cutover:
         lacking = self._fencing.open(cutover)
