@@ -134,7 +134,13 @@ def copied(position: int | None, *, reason: str = "") -> CopiedPartition:
 def test_what_the_other_direction_has_copied_is_translated_backward() -> None:
     at = [(10, 90, True), (50, 1_040, False)]
     found = across(copied(60), copied(70), at)
-    assert [found.translate(offset) for offset in (9, 10, 11, 50, 55)] == [90, 90, 111, 1_040, 1_055]
+    assert [found.translate(offset) for offset in (9, 10, 11, 50, 55)] == [
+        90,
+        90,
+        111,
+        1_040,
+        1_055,
+    ]
     assert across(copied(60), None, []).translate(55) == 155
 
 
