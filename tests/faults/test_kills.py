@@ -128,6 +128,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(
                 wait_visible(flow, victims)
         took_s = time.monotonic() - began_s
         victims.close()
+        victims.recover()
         flow.judge()
         print(
             f"{dict(victims.killed)} killed in {took_s:.0f} s; "
