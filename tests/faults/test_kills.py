@@ -128,6 +128,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(
                 wait_visible(flow, victims)
         took_s = time.monotonic() - began_s
         victims.close()
+        victims.recover()
         flow.judge()
         print(
             f"{dict(victims.killed)} killed in {took_s:.0f} s; "
@@ -136,4 +137,5 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(
         assert victims.killed.keys() == set(KINDS)
         if offsets == "same":
             found = shifts(site.source.bootstrap, site.target.bootstrap, topic)
-            assert all(counter.keys() == {0} for counter in found.values()), found
+            shifted = {n: dict(by) for n, by in found.items() if by.keys() != {0}}
+            assert not shifted, shifted
