@@ -45,8 +45,8 @@ PAUSE_S = (0.2, 2.5)
 VISIBLE_S = 90
 SEED = 4
 SHIFTED_SHARE = 0.01
-"""Most of the records that may be shifted by one: an owner in doubt fences, and the next gap of the source takes
-that back (`docs/same-offsets.md`)."""
+"""Most of the records that may be shifted by one: an owner in doubt fences, and the next gap of the source
+takes that back (`docs/same-offsets.md`)."""
 
 
 @dataclass(frozen=True, slots=True)
