@@ -85,7 +85,8 @@ class Gate:
 
 
 def there_and_back(fleet: Fleet, servers: Mapping[str, str], folder: Path, console: Console) -> str:
-    """What was found, in words. Raises AssertionError if a record is lost or repeated, or something does not end in time."""
+    """What was found, in words. Raises AssertionError if a record is lost or repeated, or something does not
+    end in time."""
     source = {"bootstrap.servers": servers["SOURCE_BOOTSTRAP"]}
     target = {"bootstrap.servers": servers["TARGET_BOOTSTRAP"]}
     for topic, partitions in TOPICS.items():
