@@ -53,13 +53,15 @@ class AclFence:
         principal: str,
         way_back: bool,
         opens_topics: bool | None = None,
+        prove: Callable[[], None] = lambda: None,
     ) -> None:
-        """`principal`: of the login of `admin`, which goes on writing if there is a `way_back`.
+        """`prove` is called before each change, and raises OperatingError if none may be made. `principal`: of the login of `admin`, which goes on writing if there is a `way_back`.
         `opens_topics`: whether topics without rights are open to everyone; None: as the cluster shows."""
         self._admin = admin
         self._principal = principal
         self._way_back = way_back
         self._opens_topics = opens_topics
+        self._prove = prove
 
     def change(self, topics: Collection[str]) -> AclChange:
         """The change after which nobody else may write these topics; an empty one while a fence holds.
@@ -100,10 +102,19 @@ class AclFence:
         be those that are in force."""
         first = frozenset(acl for acl in change.added if _opens_reading(acl))
         last = frozenset(acl for acl in change.removed if _opens_reading(acl))
-        _perform(self._admin.add, first)
-        _perform(self._admin.add, change.added - first)
-        _perform(self._admin.remove, change.removed - last)
-        _perform(self._admin.remove, last)
+        self._perform(self._admin.add, first)
+        self._perform(self._admin.add, change.added - first)
+        self._perform(self._admin.remove, change.removed - last)
+        self._perform(self._admin.remove, last)
+
+    def _perform(self, change: Change, acls: Collection[TopicAcl]) -> None:
+        """Raises the first error, with the number of those that failed."""
+        if not acls:
+            return
+        self._prove()
+        failed = change(acls)
+        for acl, error in sorted(failed.items()):
+            raise type(error)(f"{len(failed)} of {len(acls)} rights failed, as {acl}: {error}")
 
     def lagging(self, change: AclChange) -> str:
         """Brokers that do not show a change yet; "" when all do."""
@@ -129,13 +140,6 @@ def _named_topics(acls: Collection[TopicAcl]) -> list[str]:
 
 def _opens_reading(acl: TopicAcl) -> bool:
     return acl.permission == ALLOW and acl.operation in (READ, ALL)
-
-
-def _perform(change: Change, acls: Collection[TopicAcl]) -> None:
-    """Raises the first error, with the number of those that failed."""
-    failed = change(acls) if acls else {}
-    for acl, error in sorted(failed.items()):
-        raise type(error)(f"{len(failed)} of {len(acls)} rights failed, as {acl}: {error}")
 
 
 def _listed(texts: list[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ureplicator_common.cutovers import AclChange, Cutover, CutoverPlan, FenceKind
 from ureplicator_common.errors import TemporaryError
+from ureplicator_common.kafka.acls import AclAdmin
 from ureplicator_controller.engines.cutover.acl_fence import AclFence
 from ureplicator_controller.engines.cutover.clusters import CutoverClusters, FenceProgram
 
@@ -38,6 +39,11 @@ class Fencing:
         self._program = program
         self._leads = leads
 
+    def require_lead(self) -> None:
+        """Raises NotLeading."""
+        if not self._leads():
+            raise NotLeading("another controller may lead by now")
+
     def changed(self, plan: CutoverPlan) -> str:
         """Reason why the fence of the plan is not the one that is due now; "" if it is."""
         if plan.fence is not FenceKind.ACL:
@@ -51,22 +57,24 @@ class Fencing:
         )
 
     def _source(self, plan: CutoverPlan) -> AclFence:
+        return self._at(self._clusters.source_acls, plan)
+
+    def _at(self, admin: AclAdmin, plan: CutoverPlan) -> AclFence:
         return AclFence(
-            self._clusters.source_acls, principal=plan.principal, way_back=plan.way_back
+            admin, principal=plan.principal, way_back=plan.way_back, prove=self.require_lead
         )
+
+    def _call(self, verb: str, plan: CutoverPlan) -> None:
+        self.require_lead()
+        self._program.call(verb, self._name, plan)
 
     def raise_(self, plan: CutoverPlan) -> str:
         """Raise the fence of the plan; what it does not hold at yet, in words, or ""."""
-        self._require_lead()
         if plan.fence is FenceKind.ACL:
             self._source(plan).apply(plan.acls)
         elif plan.fence is FenceKind.COMMAND:
-            self._program.call("fence", self._name, plan)
+            self._call("fence", plan)
         return self.lacking(plan)
-
-    def _require_lead(self) -> None:
-        if not self._leads():
-            raise NotLeading("another controller may lead by now")
 
     def lacking(self, plan: CutoverPlan) -> str:
         """What the fence does not hold at, or has lost since, in words; "" if it holds everywhere."""
@@ -77,22 +85,18 @@ class Fencing:
     def take_down(self, cutover: Cutover) -> str:
         """Lift what an aborted cutover has raised; what does not show it yet, in words, or ""."""
         plan = cutover.plan
-        self._require_lead()
         if plan.fence is FenceKind.COMMAND:
-            self._program.call("abort", self._name, plan)
+            self._call("abort", plan)
         return _lifted(self._source(plan), cutover.fences.get(plan.route.source))
 
     def open(self, cutover: Cutover) -> str:
         """Let clients write at the target, which a former cutover may have fenced; what does not show it
         yet, in words, or ""."""
         plan = cutover.plan
-        self._require_lead()
-        there = AclFence(
-            self._clusters.target_acls, principal=plan.principal, way_back=plan.way_back
-        )
+        there = self._at(self._clusters.target_acls, plan)
         lacking = _lifted(there, cutover.fences.get(plan.route.target))
         if not lacking and plan.fence is FenceKind.COMMAND:
-            self._program.call("open", self._name, plan)
+            self._call("open", plan)
         return lacking
 
 

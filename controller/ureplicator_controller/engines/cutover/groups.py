@@ -107,33 +107,45 @@ def unfinished(found: Sequence[GroupDecision]) -> tuple[str, ...]:
     )
 
 
-def put_back(target: ConsumerGroups, before: Before) -> tuple[str, ...]:
-    """Give the groups of the target the offsets that they had before; what was refused, in words.
-
-    Raises ClusterUnavailable.
-    """
-    kept = {
-        group: {
-            (each.topic, each.partition): CommittedOffset(each.offset, each.metadata)
-            for each in offsets
-            if each.offset >= 0
-        }
-        for group, offsets in before.items()
-    }
-    gone = {
-        group: [(each.topic, each.partition) for each in offsets if each.offset < 0]
-        for group, offsets in before.items()
-    }
-    refusals = {
-        **target.commit({group: offsets for group, offsets in kept.items() if offsets}),
-        **_merged(target, {group: keys for group, keys in gone.items() if keys}),
-    }
+def put_back(
+    target: ConsumerGroups, before: Before, *, prove: Callable[[], None]
+) -> tuple[str, ...]:
+    """Give the groups of the target the offsets that they had before; what was refused, in words. `prove` is
+    called before each change. Raises OperatingError."""
+    kept: dict[str, Offsets] = {}
+    gone: dict[str, list[TopicPartition]] = {}
+    for group, offsets in before.items():
+        if there := _there(offsets):
+            kept[group] = there
+        if none := [(each.topic, each.partition) for each in offsets if each.offset < 0]:
+            gone[group] = none
+    refusals: list[Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]] = []
+    if kept:
+        prove()
+        refusals.append(target.commit(kept))
+    if gone:
+        prove()
+        refusals.append(target.delete_offsets(gone))
     return tuple(
-        f"group {group}: {refused}" for group, refused in sorted(refusals.items()) if refused
+        f"group {group}: {_final(refused)}"
+        for found in refusals
+        for group, refused in sorted(found.items())
+        if refused
     )
 
 
-def _merged(
-    target: ConsumerGroups, gone: Mapping[str, Sequence[TopicPartition]]
-) -> Mapping[str, Mapping[TopicPartition, str] | ClusterUnavailable]:
-    return target.delete_offsets(gone) if gone else {}
+def _final(
+    refused: Mapping[TopicPartition, str] | ClusterUnavailable,
+) -> Mapping[TopicPartition, str]:
+    """A refusal that another try would not end. Raises ClusterUnavailable for one that it may."""
+    if isinstance(refused, ClusterUnavailable):
+        raise refused
+    return refused
+
+
+def _there(offsets: Iterable[GroupOffset]) -> Offsets:
+    return {
+        (each.topic, each.partition): CommittedOffset(each.offset, each.metadata)
+        for each in offsets
+        if each.offset >= 0
+    }

@@ -93,9 +93,8 @@ class Moving:
                 return waiting(cutover, [lacking])
         refused: tuple[str, ...] = ()
         if cutover.groups_before:
-            if not self._may_write():
-                return waiting(cutover, ["another controller may lead by now"])
-            refused = put_back(self._clusters.groups.target, cutover.groups_before)
+            target = self._clusters.groups.target
+            refused = put_back(target, cutover.groups_before, prove=self._fencing.require_lead)
         fences = {name: at for name, at in cutover.fences.items() if name != plan.route.source}
         reason = "; ".join((cutover.reason, *(f"not put back: {text}" for text in refused)))
         return reached(

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.cutovers import Cutover, CutoverState, Wanted
+from ureplicator_common.errors import PermanentError
 from ureplicator_controller.core.cutover.progress import waiting
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.cutover.groups import unfinished
-from ureplicator_controller.engines.cutover.moving import Moving
+from ureplicator_controller.engines.cutover.moving import Moving, unfit_topics
 
 
 class Rehearsal:
@@ -28,6 +29,15 @@ class Rehearsal:
 
     def step(self, moving: Moving, cutover: Cutover, snapshot: Snapshot) -> Cutover:
         """The cutover with the times, or with what the rehearsal waits for. Raises OperatingError."""
+        unfit = unfit_topics(snapshot, cutover.plan.route, cutover.plan.topics)
+        if unfit:
+            return self._ended(cutover, unfit)
+        try:
+            return self._step(moving, cutover, snapshot)
+        except PermanentError as error:
+            return self._ended(cutover, str(error))
+
+    def _step(self, moving: Moving, cutover: Cutover, snapshot: Snapshot) -> Cutover:
         if self._ends is None:
             refused = moving.look_at_fence(cutover)
             found = moving.ends(cutover)

@@ -47,6 +47,8 @@ class Writer:
     def turn(self, clusters: dict[str, Cluster], records: Records) -> None:
         self._arrive(records)
         dice = records.dice
+        if self.opened_at is not None and self.principal not in self.opened_at.transactions:
+            self.open, self.opened_at = [], None  # it was aborted
         if self.opened_at is not None and (
             dice.random() < 0.3 or records.now_s - self.opened_s > LONGEST_S
         ):
@@ -91,13 +93,14 @@ class Writer:
 
 @dataclass
 class Reader:
-    """A consumer group. `home`: where its consumers are."""
+    """A consumer group. `home`: where its consumers are; `committed_at`: number of the event."""
 
     id: str
     home: str
     goes_on: bool = True
+    committed_at: int = 0
 
-    def turn(self, clusters: dict[str, Cluster], dice: Random) -> None:
+    def turn(self, clusters: dict[str, Cluster], dice: Random, time: int) -> None:
         """Read on, and commit."""
         cluster = clusters[self.home]
         group = cluster.groups.groups.setdefault(self.id, MemoryGroup())
@@ -110,6 +113,7 @@ class Reader:
             offset = end if dice.random() < 0.3 else min(end, before + dice.randrange(6))
             if dice.random() < 0.5 and offset >= before:
                 group.offsets[key] = CommittedOffset(offset, "")
+                self.committed_at = time
 
     def offsets(self, cluster: Cluster) -> dict[TopicPartition, CommittedOffset]:
         group = cluster.groups.groups.get(self.id)

@@ -59,6 +59,15 @@ class Cluster:
     def partitions(self, topic: str) -> int:
         return sum(name == topic for name, _ in self.logs)
 
+    @property
+    def transactions(self) -> dict[str, list[TopicPartition]]:
+        """Open ones, by their writers."""
+        found: dict[str, list[TopicPartition]] = {}
+        for key, log in sorted(self.logs.items()):
+            for writer in log.undecided:
+                found.setdefault(writer, []).append(key)
+        return found
+
     def lets_write(self, principal: str, key: TopicPartition) -> bool:
         """True if the leader of the partition accepts records of a client now."""
         return self._allows(BROKERS[key[1] % 2], principal, key[0])

@@ -74,6 +74,7 @@ class History:
                 rehearses=dice.random() < 0.1,
                 way_back=number + 1 < count or dice.random() < 0.8,
                 waits_for_groups=dice.random() < 0.3,
+                aborts_transactions=dice.random() < 0.3,
                 abort_after_s=dice.choice((0.1, 0.5, 2.0, 8.0)) if dice.random() < 0.35 else None,
                 limit_s=dice.choice((5.0, 20.0, 60.0)),
                 early=dice.random() < 0.4,
@@ -95,6 +96,7 @@ class History:
             self._tamper: dice.choice((0.0, 0.0, 0.0, 0.03)),
             self._trouble: dice.choice((0.0, 0.0, 0.0, 0.0, 0.01)),
             self._stray_member: dice.choice((0.0, 0.0, 0.05)),
+            self._lose_coordinator: dice.choice((0.0, 0.0, 0.05)),
         }
         self.fleet.pace = dice.choice((0.3, 0.9))
         for reader in self.readers:
@@ -234,7 +236,7 @@ class History:
         for writer in self.writers:
             writer.turn(self.clusters, self)
         for reader in self.readers:
-            reader.turn(self.clusters, self.dice)
+            reader.turn(self.clusters, self.dice, self.time())
 
     def _tell_clients(self) -> None:
         node = self.judge.node
@@ -362,6 +364,11 @@ class History:
             group = self.other.groups.groups.setdefault(reader.id, MemoryGroup())
             group.state = "Empty" if group.state == "Stable" else "Stable"
 
+    def _lose_coordinator(self) -> None:
+        """The coordinator of a group does not respond, or does again."""
+        cluster = self.clusters[self.dice.choice(CLUSTERS)]
+        cluster.groups.failing ^= {self.dice.choice(self.readers).id}
+
     def _heal(self) -> None:
         self.chances.stop()
         if self.leader is not None:
@@ -378,6 +385,7 @@ class History:
                 group.state = "Empty"
         for cluster in self.clusters.values():
             cluster.acls.lag = 0.0
+            cluster.groups.failing.clear()
 
     def _settle(self) -> None:
         """Everybody stops, and everything is copied."""

@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ureplicator_common.cutovers import Cutover, CutoverState, FenceKind, Wanted
-from ureplicator_common.kafka.acls import TopicAcl
+from ureplicator_common.kafka.acls import WRITE, TopicAcl
 from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
 from ureplicator_common.model import Partition, TopicKey, TopicState
 from ureplicator_common.znodes.cutovers import decode_cutover
 from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN, NEXT
 from ureplicator_testkit.cutover_histories.clients import Reader
-from ureplicator_testkit.cutover_histories.clusters import BOB, CAROL, FLEET, Cluster
+from ureplicator_testkit.cutover_histories.clusters import BOB, CAROL, DAVE, FLEET, Cluster
 
 if TYPE_CHECKING:
     from ureplicator_testkit.cutover_histories.history import History
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 OPEN, DONE, ABORTED = CutoverState.OPEN, CutoverState.DONE, CutoverState.ABORTED
 NAME = "move"
+CLIENTS = (BOB, CAROL)
 
 
 class Violation(BaseException):
@@ -55,6 +56,15 @@ class Judge:
         self.was_closed: dict[str, bool] = {}
         self._seen_at = 0
         self._looked = 0
+        self._verified = 0
+        self._named: set[str] = set()
+        """Topics that `DAVE` might write when the fence of the run was begun."""
+        self.was_closed: dict[str, bool] = {}
+        self._seen_at = 0
+        self._looked = 0
+        self._verified = 0
+        self._barred: Sequence[str] = CLIENTS
+        """Principals that the fence of the run is to hold."""
         self._begun: dict[Partition, int] = {}
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._intents: dict[TopicKey, TopicState] = {}
@@ -80,7 +90,7 @@ class Judge:
     def look(self, leader: Leader) -> None:
         """Judge what the leader has written, if it has written the node."""
         fleet = self.world.fleet
-        node = fleet.store.node(fleet.paths.cutover(NAME))
+        node = fleet.store.node(fleet.paths.cutovers.state(NAME))
         if node is None or node.stat.mzxid == self._seen_at:
             return
         self._seen_at = node.stat.mzxid
@@ -91,8 +101,10 @@ class Judge:
             self._began(before)
         elif before.state is not self.node.state:
             self._moved(before)
-        elif before.steps != self.node.steps:
-            raise Violation("T", f"steps of {before.state} have changed")
+        elif self.node.fencing and not before.fencing:
+            rights = self.rights[self.node.plan.route.source]
+            found = (acl for acl in rights if (acl.principal, acl.operation) == (DAVE, WRITE))
+            self._named = {acl.name for acl in found}
 
     def _began(self, before: Cutover | None) -> None:
         assert self.node is not None
@@ -107,8 +119,11 @@ class Judge:
         steps = (*before.steps, node.steps[-1]) if node.steps else ()
         if node.state not in NEXT[before.state] or node.steps != steps:
             raise Violation("T", f"{before.state} became {node.state}")
+        if node.state is CutoverState.VERIFIED:
+            self._verified = self.world.time()
         if node.state is CutoverState.GROUPS:
             self._looked = self.world.time()
+            self._check_members(node)
         reached = {OPEN: self._opened, ABORTED: self._aborted, DONE: self._done}
         if node.state in reached:
             reached[node.state](node)
@@ -120,6 +135,9 @@ class Judge:
             self._check_moved(node, key)
             partition = Partition(node.back, *key)
             self._begun[partition] = len(self.world.fleet.copies[partition].begun_at)
+        for reader in self.world.readers:
+            if reader.committed_at < self._verified:
+                self._check_group(node, reader)
         self.world.open = node.plan.route.target
 
     def _keys(self, node: Cutover) -> Iterator[TopicPartition]:
@@ -198,10 +216,17 @@ class Judge:
 
     # G
 
+    def _check_members(self, node: Cutover) -> None:
+        """Raises Violation if a group that is waited for has members."""
+        for reader in self.world.readers if node.plan.waits_for_groups else ():
+            if reader.goes_on and reader.home == node.plan.route.source:
+                raise Violation("G", f"{reader.id} has members")
+
     def _check_group(self, node: Cutover, reader: Reader) -> None:
         outcome = node.groups.get(reader.id, "")
-        is_left = reader.home == node.plan.route.source and not reader.goes_on
-        if is_left and outcome.startswith("synced") and not self.is_exact(reader):
+        is_left = reader.home == node.plan.route.source
+        stands = not reader.goes_on or node.state is OPEN
+        if is_left and stands and outcome.startswith("synced") and not self.is_exact(reader):
             raise Violation("G", f"{reader.id}: {self._places(reader)}")
 
     def is_exact(self, reader: Reader) -> bool:
@@ -242,7 +267,8 @@ class Judge:
         if cluster.name in self.tampered:
             return
         for topic in node.plan.topics:
-            for principal in (BOB, CAROL):
+            is_named = topic in self._named and cluster.name == node.plan.route.source
+            for principal in (*CLIENTS, DAVE) if is_named else CLIENTS:
                 if any(cluster.is_open_at(principal, topic)):
                     yield f"{principal} may write {topic}"
 
@@ -271,7 +297,7 @@ class Judge:
             assert node is not None
             self._check_rights(node, name, "E")
         for topic in sorted({topic for topic, _ in opened.logs}):
-            if not all(all(opened.is_open_at(who, topic)) for who in (BOB, CAROL)):
+            if not all(all(opened.is_open_at(who, topic)) for who in CLIENTS):
                 raise Violation("E", f"nobody may write {topic} at {opened.name}")
             if world.copies_back and not all(
                 all(cluster.is_open_at(FLEET, topic)) for cluster in world.clusters.values()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from ureplicator_common.coordination import Operation, OutcomeUnknown, SessionState
+from ureplicator_common.coordination import Check, Operation, OutcomeUnknown, SessionState
 from ureplicator_common.errors import TemporaryError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_controller.core.state.snapshot import Snapshot
@@ -51,6 +51,10 @@ class Surroundings(Protocol):
     fleet: CopyingFleet
     clusters: dict[str, Cluster]
 
+    def time(self) -> int:
+        """Number of the next event."""
+        ...
+
     def go_on_without(self, leader: Leader) -> None:
         """The leader is frozen; everything else goes on for a while."""
         ...
@@ -81,7 +85,8 @@ class Client(MemoryCoordination):
             self._leader.world.written(self._leader)
             raise
         self._leader.world.written(self._leader)
-        done()
+        if not all(isinstance(operation, Check) for operation in operations):
+            done()
 
 
 class Leader:
@@ -105,7 +110,7 @@ class Leader:
                 paths=fleet.paths,
                 writer=FencedWriter(self.client, paths=fleet.paths, metrics=METRICS),
                 open_clusters=lambda route: guarded_clusters(
-                    route, world.clusters, fleet, self.point
+                    route, world.clusters, fleet, point=self.point, time=world.time
                 ),
                 program=Guarded(Gateway(world.clusters, self._fails), self.point),
                 seen=self._seen,

@@ -39,6 +39,7 @@ class Run:
     rehearses: bool = False
     way_back: bool = True
     waits_for_groups: bool = False
+    aborts_transactions: bool = False
     abort_after_s: float | None = None
     limit_s: float = 60.0
     early: bool = False
@@ -122,6 +123,7 @@ class Operator:
             way_back=run.way_back,
             limit_s=run.limit_s,
             waits_for_groups=run.waits_for_groups,
+            aborts_transactions=run.aborts_transactions,
         )
 
     def _follow(self) -> None:
@@ -156,7 +158,7 @@ class Operator:
 
     def _write(self, request: CutoverRequest) -> None:
         fleet = self._world.fleet
-        path, data = fleet.paths.cutover_request(NAME), encode_cutover_request(request)
+        path, data = fleet.paths.cutovers.request(NAME), encode_cutover_request(request)
         is_there = fleet.store.node(path) is not None
         operation: Operation = Set(path, data, -1) if is_there else Create(path, data)
         fleet.store.apply(fleet.hand, [operation])

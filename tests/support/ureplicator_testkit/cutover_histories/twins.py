@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ureplicator_common.cutovers import CutoverPlan
-from ureplicator_common.errors import TemporaryError
+from ureplicator_common.errors import OperatingError, TemporaryError
 from ureplicator_common.kafka import Extent, PartitionUnavailable, Position
 from ureplicator_common.kafka.groups import TopicPartition
+from ureplicator_common.kafka.transactions.writers import (
+    TopicTransaction,
+    TopicTransactions,
+    TransactionKind,
+)
 from ureplicator_common.model import Partition, Route
 from ureplicator_controller.core.groups.decisions import CopiedPartition
 from ureplicator_controller.core.groups.topics import RouteTopic
@@ -16,10 +21,11 @@ from ureplicator_controller.engines.cutover.clusters import CutoverClusters
 from ureplicator_controller.engines.groups.survey import RouteClusters
 from ureplicator_testkit.cutover_histories.clusters import Cluster
 from ureplicator_testkit.cutover_histories.copying import CopyingFleet
+from ureplicator_testkit.kafka.memory_writers import MemoryWriters
 
 Point = Callable[[str, bool], Callable[[], None]]
 """Called before a request, with its name and whether it changes something; the result is called after it."""
-CHANGES = frozenset({"add", "remove", "commit", "delete_offsets", "call", "fence"})
+CHANGES = frozenset({"add", "remove", "commit", "delete_offsets", "call", "fence", "abort"})
 
 
 class Guarded:
@@ -117,6 +123,30 @@ class SimulatedCopied:
     def close(self) -> None: ...
 
 
+class SimulatedWriters(MemoryWriters):
+    """`Writers` of a cluster. `time`: number of the next event."""
+
+    def __init__(self, cluster: Cluster, time: Callable[[], int]) -> None:
+        super().__init__()
+        self._cluster, self._time = cluster, time
+
+    def transactions_on(self, topics: Collection[str]) -> TopicTransactions:
+        self.transactions = [
+            TopicTransaction(TransactionKind.OPEN, number, writer, partitions=frozenset(keys))
+            for number, (writer, keys) in enumerate(self._cluster.transactions.items())
+        ]
+        return super().transactions_on(topics)
+
+    def abort(
+        self, transactions: Iterable[TopicTransaction], *, now_ms: int
+    ) -> Mapping[TopicTransaction, OperatingError]:
+        for one in transactions:
+            for key in self._cluster.transactions.get(one.transactional_id, ()):
+                log = self._cluster.logs[key]
+                log.finish(one.transactional_id, self._time(), commits=False)
+        return {}
+
+
 class Gateway:
     """Program of the fence `command`. `failing`: likelihood that it fails, before or after it did its work."""
 
@@ -138,7 +168,12 @@ class Gateway:
 
 
 def guarded_clusters(
-    route: Route, clusters: Mapping[str, Cluster], fleet: CopyingFleet, point: Point
+    route: Route,
+    clusters: Mapping[str, Cluster],
+    fleet: CopyingFleet,
+    *,
+    point: Point,
+    time: Callable[[], int],
 ) -> CutoverClusters:
     source, target = clusters[route.source], clusters[route.target]
     back = Route(route.target, route.source)
@@ -157,6 +192,7 @@ def guarded_clusters(
             copied=guarded(SimulatedCopied(route, fleet)),
         ),
         back=guarded(SimulatedCopied(back, fleet)),
+        source_writers=guarded(SimulatedWriters(source, time)),
         source_acls=guarded(source.acls),
         target_acls=guarded(target.acls),
     )

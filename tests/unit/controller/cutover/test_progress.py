@@ -24,6 +24,8 @@ from ureplicator_common.cutovers import (
 from ureplicator_common.kafka import Extent, PartitionUnavailable, Position, PositionOrError
 from ureplicator_common.model import Route
 from ureplicator_controller.core.cutover.progress import (
+    MAX_CONTROL_RECORDS,
+    Ends,
     ends_of,
     given_up,
     held_back,
@@ -86,7 +88,6 @@ def test_an_abort_begins_nothing() -> None:
         replace(RUN, state=DONE),
         replace(RUN, state=ABORTED),
         replace(RUN, wanted=Wanted.PLAN),
-        replace(RUN, state=OPEN, opened_ms=1),
         replace(RUN, state=WATCHED, opened_ms=1),
     ],
 )
@@ -106,6 +107,7 @@ def test_a_run_takes_the_place_of_one_that_may_end(before: Cutover) -> None:
         replace(RUN, fencing=True),
         *(replace(RUN, state=state) for state in (FENCED, DRAINED, VERIFIED, GROUPS)),
         replace(RUN, state=OPEN),
+        replace(RUN, state=OPEN, opened_ms=1),
     ],
 )
 def test_no_run_takes_the_place_of_one_that_has_changed_something(before: Cutover) -> None:
@@ -176,7 +178,7 @@ def test_a_run_is_overdue_while_it_keeps_clients_from_writing() -> None:
 
 def test_ends_are_behind_open_transactions() -> None:
     extents = {("t", 0): Extent(0, 5, 3), ("t", 1): Extent(2, 7), ("t", 2): Extent(0, 9)}
-    assert ends_of({"t": 2}, extents) == ({"t": (8, 7)}, ())
+    assert ends_of({"t": 2}, extents) == ({"t": (8, 7)}, (), ("t/0",))
     assert held_back(extents) == ("t/0: an open transaction holds 3 offsets from 5 on",)
 
 
@@ -194,7 +196,8 @@ def test_unknown_ends_are_named() -> None:
 )
 def test_late_writes_move_the_ends_and_are_named(before: list[int], now: list[int]) -> None:
     cutover = replace(RUN, ends={"t": tuple(before)})
-    found = moved_ends(cutover, {"t": tuple(now)}, 5, {("t", 0): (12,)}, is_alarm=True)
+    ends = Ends({"t": tuple(now)}, ())
+    found = moved_ends(cutover, ends, 5, {("t", 0): (12,)}, is_alarm=True)
     more = [end - first for first, end in zip(before, now, strict=True) if end > first]
     assert found.ends == {"t": tuple(map(max, before, now))}
     assert (found is cutover) == (not more)
@@ -206,9 +209,20 @@ def test_late_writes_move_the_ends_and_are_named(before: list[int], now: list[in
 def test_the_first_late_writes_are_named_and_all_are_counted() -> None:
     cutover = replace(RUN, ends={"t": (0, 0)})
     for end in range(1, MAX_NAMED + 6):
-        cutover = moved_ends(cutover, {"t": (end, 0)}, end)
+        cutover = moved_ends(cutover, Ends({"t": (end, 0)}, ()), end)
     assert [late.first for late in cutover.late] == list(range(MAX_NAMED))
     assert cutover.late_offsets == MAX_NAMED + 5
+
+
+@pytest.mark.parametrize(("more", "late"), [(1, 0), (MAX_CONTROL_RECORDS + 1, 11)])
+def test_the_end_of_a_transaction_is_no_late_write(more: int, late: int) -> None:
+    """Also when it is open no more."""
+    cutover = replace(RUN, ends={"t": (5, 7)})
+    held = moved_ends(cutover, Ends({"t": (5, 7)}, (), ("t/0",)), 1)
+    assert (held.ends, held.held, held.late) == (cutover.ends, ("t/0",), ())
+    ended = moved_ends(held, Ends({"t": (5 + more, 7)}, ()), 2)
+    assert (ended.ends, ended.late_offsets) == ({"t": (5 + more, 7)}, late)
+    assert moved_ends(ended, Ends({"t": (5 + more, 8)}, ()), 3).late_offsets == late + 1
 
 
 @pytest.mark.parametrize(
