@@ -1,8 +1,8 @@
 """Flag that a signal handler sets and the main thread waits for.
 
-A handler runs in the main thread between any two of its instructions. `threading.Event` takes a lock in `wait`
-and in `set`: a signal that comes while the main thread holds it would block it for good. The queue takes none
-that a handler could wait for (`queue.SimpleQueue.put` is reentrant).
+A handler runs in the main thread between any two of its instructions. `threading.Event` takes a lock in
+`wait` and in `set`: a signal that comes while the main thread holds it would block it for good. The queue
+takes none that a handler could wait for (`queue.SimpleQueue.put` is reentrant).
 """
 
 from __future__ import annotations

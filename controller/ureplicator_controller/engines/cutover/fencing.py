@@ -1,8 +1,8 @@
 """Fences of a cutover: raised at the source before it is drained, lifted at a cluster that opens again.
 
-What is to be lifted is in the node before anything is changed, and everything may be done twice. A change at a
-cluster is not fenced by the leader's epoch. So before each one it is proven that this process leads: one that
-was suspended would else raise a fence that its successor has lifted, or lift one that a later run has raised.
+What is to be lifted is in the node before anything is changed, and everything may be done twice. A change at
+a cluster is not fenced by the leader's epoch. So before each one it is proven that this process leads: one
+that was suspended would else raise a fence that its successor has lifted, or lift one of a later run.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class NotLeading(TemporaryError):
 
 
 class Fencing:
-    """Fences of one cutover. Every call may raise OperatingError. `name`: of the cutover; `leads`: proves that
-    this process leads now."""
+    """Fences of one cutover. Every call may raise OperatingError. `name`: of the cutover; `leads`: proves
+    that this process leads now."""
 
     def __init__(
         self,

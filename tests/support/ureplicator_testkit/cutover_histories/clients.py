@@ -18,8 +18,10 @@ LONGEST_S = 10.0
 class Records(Protocol):
     """The history, as writers tell it what became of their records."""
 
-    now_s: float
     dice: Random
+
+    @property
+    def now_s(self) -> float: ...
 
     def time(self) -> int: ...
 

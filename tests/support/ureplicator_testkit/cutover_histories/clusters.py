@@ -51,7 +51,9 @@ class Cluster:
 
     def __init__(self, name: str, topics: Mapping[str, int], dice: Random) -> None:
         self.name = name
-        self.logs = {(topic, number): Log() for topic, count in topics.items() for number in range(count)}
+        self.logs = {
+            (topic, number): Log() for topic, count in topics.items() for number in range(count)
+        }
         self.acls = LaggingAcls(dice)
         self.groups = MemoryConsumerGroups()
         self.gateway_closed = False
@@ -88,7 +90,11 @@ def first_rights(dice: Random, topics: Collection[str]) -> tuple[set[TopicAcl], 
     kind = dice.randrange(4)
     own = {TopicAcl("*", LITERAL, FLEET, "*", "ALL", ALLOW)}
     if kind == 0:
-        named = {TopicAcl(topic, LITERAL, who, "*", WRITE, ALLOW) for topic in topics for who in (BOB, CAROL)}
+        named = {
+            TopicAcl(topic, LITERAL, who, "*", WRITE, ALLOW)
+            for topic in topics
+            for who in (BOB, CAROL)
+        }
         return own | named, ()
     if kind == 1:
         return own | {TopicAcl("", PREFIXED, who, "*", "ALL", ALLOW) for who in (BOB, CAROL)}, ()

@@ -1,8 +1,9 @@
 """A fleet that copies in both directions, exactly once by fences and counts.
 
-The plan and the workers' state machine are real (`control.fleet`). A copier takes a partition over in the order
-of the product: its own id, proof, fence of former ids, then fence and count of the data producer that the stored
-position names, then the position with a producer of its own, then records. Positions trail the records.
+The plan and the workers' state machine are real (`control.fleet`). A copier takes a partition over in the
+order of the product: its own id, proof, fence of former ids, then fence and count of the data producer that
+the stored position names, then the position with a producer of its own, then records. Positions trail the
+records.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from ureplicator_common.coordination import Set
+from ureplicator_common.coordination import Create, Set
 from ureplicator_common.kafka.groups import TopicPartition
-from ureplicator_common.model import Partition, PartitionState, Route
+from ureplicator_common.model import Delivery, Partition, PartitionState, Route, RouteSettings
 from ureplicator_common.znodes.routes import encode_route
-from ureplicator_common.model import Delivery, RouteSettings
-from ureplicator_common.coordination import Create
 from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.core.planning.plan import plan
 from ureplicator_controller.core.positions.changes import ChangeOutcome, due_changes, with_outcomes
@@ -47,8 +46,8 @@ class Stored:
 
 @dataclass
 class Copies:
-    """What was copied of one partition in one direction: offsets at both ends. `sent`: source offset behind the
-    last record that each producer has sent. `fenced`: producers."""
+    """What was copied of one partition in one direction: offsets at both ends. `sent`: source offset behind
+    the last record that each producer has sent. `fenced`: producers."""
 
     sources: list[int] = field(default_factory=list)
     targets: list[int] = field(default_factory=list)
@@ -236,7 +235,9 @@ class CopyingFleet(ControlFleet):
         record = self.log(partition.route.source, partition).entries[offset]
         copies = self.copies[partition]
         copies.sources.append(offset)
-        copies.targets.append(self.log(partition.route.target, partition).append(record, self._time()))
+        copies.targets.append(
+            self.log(partition.route.target, partition).append(record, self._time())
+        )
         copies.sent[producer] = offset + 1
 
     def fence_data(self, partition: Partition) -> None:
@@ -285,4 +286,6 @@ class CopyingFleet(ControlFleet):
         key = TopicKey(route, topic)
         stored = self.contents().topics[key]
         changed = replace(stored.value, **changes)  # type: ignore[arg-type]
-        self.store.apply(self._session, [Set(self.paths.topic(key), encode_intent(changed), stored.version)])
+        self.store.apply(
+            self._session, [Set(self.paths.topic(key), encode_intent(changed), stored.version)]
+        )

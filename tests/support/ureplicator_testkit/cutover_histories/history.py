@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
@@ -70,7 +70,9 @@ class History:
         count = dice.choice((1, 2, 2, 3, 4))
         return [
             Run(
-                self.kind if dice.random() < 0.9 or self.kind is FenceKind.COMMAND else FenceKind.NONE,
+                self.kind
+                if dice.random() < 0.9 or self.kind is FenceKind.COMMAND
+                else FenceKind.NONE,
                 rehearses=dice.random() < 0.1,
                 way_back=number + 1 < count or dice.random() < 0.8,
                 waits_for_groups=dice.random() < 0.3,
@@ -245,9 +247,9 @@ class History:
         else:
             home = self.open
         for writer in self.writers:
-            if home and writer.home != home and self.dice.random() < (0.3 if writer.obeys else 0.05):
-                if self.kind is not FenceKind.NONE or writer.home or not self._starts:
-                    writer.home = home
+            is_to_move = home and writer.home != home
+            if is_to_move and self.dice.random() < (0.3 if writer.obeys else 0.05):
+                writer.home = home if self._may_move(writer) else writer.home
         for reader in self.readers:
             self._tell_reader(reader)
 
@@ -271,7 +273,12 @@ class History:
             is_exact = self.judge.is_exact(reader)
             if (is_exact and dice.random() < 0.3) or node.state is CutoverState.DONE:
                 reader.home, reader.goes_on = self.open, True
-        elif not is_left and node.plan.waits_for_groups and node.fencing and node.state in BEFORE_OPEN:
+        elif (
+            not is_left
+            and node.plan.waits_for_groups
+            and node.fencing
+            and node.state in BEFORE_OPEN
+        ):
             reader.goes_on = reader.goes_on and dice.random() < 0.7
         elif not is_left and dice.random() < 0.1:
             reader.goes_on = True
@@ -343,13 +350,16 @@ class History:
                 fleet.freeze(worker)
         self._start_missing()
 
+    def _may_move(self, writer: Writer) -> bool:
+        return self.kind is not FenceKind.NONE or bool(writer.home) or not self._starts
+
     def _start_missing(self) -> None:
         """A supervisor starts another process of an id, later."""
         for id in ("a", "b"):
             alive = [each for each in self.fleet.copiers if each.id == id and each.runs]
-            if not alive and self.dice.random() < 0.5:
-                if self.fleet.store.node(self.fleet.paths.worker_live(WorkerId(id))) is None:
-                    self.fleet.start_worker(id)
+            live = self.fleet.paths.worker_live(WorkerId(id))
+            if not alive and self.dice.random() < 0.5 and self.fleet.store.node(live) is None:
+                self.fleet.start_worker(id)
 
     def _tamper(self) -> None:
         self.operator.tamper()
@@ -376,9 +386,8 @@ class History:
         for worker in self.fleet.copiers:
             if worker.frozen:
                 self.fleet.thaw(worker)
-        for id in ("a", "b"):
-            for _ in range(8):
-                self._start_missing()
+        for _ in range(16):
+            self._start_missing()
         for reader in self.readers:
             group = self.clusters[self.beside(reader.home)].groups.groups.get(reader.id)
             if group is not None:

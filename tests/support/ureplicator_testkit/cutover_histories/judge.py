@@ -7,8 +7,8 @@ F   while a fence is to hold, no broker lets clients write; the fleet may write 
 A   after ABORTED rights, the gateway, offsets of groups and intents are as they were
 D   after DONE one direction is reversed, and the other one began at the target's ends at OPEN
 G   groups that are moved go on at exactly the next record
-E   at the end the open cluster holds each record that was acknowledged, once and in order; so does the other one,
-    if it is copied; clients may write at the open one
+E   at the end the open cluster holds each record that was acknowledged, once and in order; so does the other
+    one, if it is copied; clients may write at the open one
 C   everything comes to an end
 """
 
@@ -44,8 +44,8 @@ class Violation(BaseException):
 
 
 class Judge:
-    """`late`: records written at a cluster that was not open, behind the last look at it. `tampered`: clusters
-    where somebody has changed the fence. `rights`: those of each cluster without any fence."""
+    """`late`: records written at a cluster that was not open, behind the last look at it. `tampered`:
+    clusters where somebody has changed the fence. `rights`: those of each cluster without any fence."""
 
     def __init__(self, world: History) -> None:
         self.world = world
@@ -59,10 +59,6 @@ class Judge:
         self._verified = 0
         self._named: set[str] = set()
         """Topics that `DAVE` might write when the fence of the run was begun."""
-        self.was_closed: dict[str, bool] = {}
-        self._seen_at = 0
-        self._looked = 0
-        self._verified = 0
         self._barred: Sequence[str] = CLIENTS
         """Principals that the fence of the run is to hold."""
         self._begun: dict[Partition, int] = {}
@@ -235,12 +231,17 @@ class Judge:
 
     def _places(self, reader: Reader) -> dict[TopicPartition, tuple[int, int]]:
         """Records that the group has read at its cluster, and has passed at the other one."""
-        source, target = self.world.clusters[reader.home], self.world.clusters[self.world.beside(reader.home)]
+        source, target = (
+            self.world.clusters[reader.home],
+            self.world.clusters[self.world.beside(reader.home)],
+        )
         there = reader.offsets(target)
         return {
             key: (
                 len(source.logs[key].shown(committed.offset, without=self.late)),
-                len(target.logs[key].shown(there[key].offset, without=self.late)) if key in there else -1,
+                len(target.logs[key].shown(there[key].offset, without=self.late))
+                if key in there
+                else -1,
             )
             for key, committed in reader.offsets(source).items()
             if key[0] not in self.world.troubled
@@ -253,12 +254,18 @@ class Judge:
         node = self.node
         if node is None or node.state in AT_REST or node.wanted is Wanted.ABORT:
             return
-        source, target = (self.world.clusters[name] for name in (node.plan.route.source, node.plan.route.target))
+        source, target = (
+            self.world.clusters[name] for name in (node.plan.route.source, node.plan.route.target)
+        )
         is_fenced = node.state is not CutoverState.PLANNED and node.plan.fence is not FenceKind.NONE
         if is_fenced and (writers := list(self._writers(source, node))):
             raise Violation("F", f"{writers[0]} at {source.name} in {node.state}")
         is_closed = target.name in node.fences and bool(node.fences[target.name].added)
-        if node.state in BEFORE_OPEN and is_closed and (writers := list(self._writers(target, node))):
+        if (
+            node.state in BEFORE_OPEN
+            and is_closed
+            and (writers := list(self._writers(target, node)))
+        ):
             raise Violation("F", f"{writers[0]} at {target.name} in {node.state}")
         if node.state in BEFORE_OPEN and self.was_closed[target.name] and not target.gateway_closed:
             raise Violation("F", f"the gateway of {target.name} is open in {node.state}")
@@ -322,6 +329,7 @@ class Judge:
 
 
 def _difference(wanted: object, found: object) -> str:
-    assert isinstance(wanted, list) and isinstance(found, list)
+    assert isinstance(wanted, list)
+    assert isinstance(found, list)
     missing, more = sorted({*wanted} - {*found}), sorted({*found} - {*wanted})
     return f"{missing} are missing, {more} are too much, of {len(wanted)} and {len(found)}"

@@ -10,7 +10,6 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry
 
 from ureplicator_common.coordination import Check, Operation, OutcomeUnknown, SessionState
-from ureplicator_common.errors import TemporaryError
 from ureplicator_common.kafka import ClusterUnavailable
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics

@@ -13,8 +13,8 @@ HOLE = -1
 
 @dataclass
 class Log:
-    """`entries`: numbers of records. `times`: of their appending, as numbers of events. `undecided`: offsets of
-    open transactions, by their writers."""
+    """`entries`: numbers of records. `times`: of their appending, as numbers of events. `undecided`: offsets
+    of open transactions, by their writers."""
 
     entries: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)

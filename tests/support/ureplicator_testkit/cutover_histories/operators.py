@@ -18,8 +18,8 @@ from ureplicator_common.cutovers import (
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, WRITE, TopicAcl
 from ureplicator_common.model import Partition, Route, TopicState
 from ureplicator_common.znodes.cutovers import encode_cutover_request
-from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN
 from ureplicator_controller.core.cutover.acl_fence import Unfenceable
+from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN
 from ureplicator_controller.engines.cutover.acl_fence import AclFence
 from ureplicator_testkit.cutover_histories.clusters import DAVE, FLEET
 from ureplicator_testkit.cutover_histories.copying import BACK, THERE, TOPICS

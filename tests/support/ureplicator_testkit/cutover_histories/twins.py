@@ -73,7 +73,9 @@ class SimulatedPositions:
     def __init__(self, route: Route, fleet: CopyingFleet) -> None:
         self._route, self._fleet = route, fleet
 
-    def read(self, _: str, wanted: Mapping[str, Sequence[int]]) -> Mapping[TopicPartition, Position]:
+    def read(
+        self, _: str, wanted: Mapping[str, Sequence[int]]
+    ) -> Mapping[TopicPartition, Position]:
         return {
             (topic, number): Position(self._stored(topic, number))
             for topic, numbers in wanted.items()
@@ -148,7 +150,7 @@ class SimulatedWriters(MemoryWriters):
 
 
 class Gateway:
-    """Program of the fence `command`. `failing`: likelihood that it fails, before or after it did its work."""
+    """Program of the fence `command`. `fails`: whether it fails now, before or after it did its work."""
 
     def __init__(self, clusters: Mapping[str, Cluster], fails: Callable[[], bool]) -> None:
         self._clusters, self._fails = clusters, fails

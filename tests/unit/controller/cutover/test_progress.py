@@ -47,7 +47,6 @@ from ureplicator_controller.core.cutover.states import (
     GROUPS,
     NEXT,
     OPEN,
-    PLANNED,
     VERIFIED,
     WATCHED,
 )
