@@ -56,8 +56,8 @@ class AclFence:
         prove: Callable[[], None] = lambda: None,
     ) -> None:
         """`principal`: of the login of `admin`, which goes on writing if there is a `way_back`.
-        `opens_topics`: whether topics without rights are open to everyone; None: as the cluster shows. `prove` is called
-        before each change, and raises OperatingError if none may be made."""
+        `opens_topics`: whether topics without rights are open to everyone; None: as the cluster shows.
+        `prove` is called before each change, and raises OperatingError if none may be made."""
         self._admin = admin
         self._principal = principal
         self._way_back = way_back
