@@ -73,10 +73,15 @@ function detailsOf(details) {
   sayState(details);
   const former = details.former && `${details.former.state} on ${details.former.route}`;
   const heading = (text) => element("h4", { text });
-  const blocked = element("dl", {}, element("dt", { text: "writes blocked" }), element("dd", {}, blockedText(details)));
+  const blocked = details.blockedSeconds === null ? null : blockedText(details);
   return [
-    ...(details.blockedSeconds === null ? [] : [blocked]),
-    facts({ "asked by": details.by, wanted: details.wanted, "the run before": former, verified: details.verified }),
+    facts({
+      "writes blocked": blocked,
+      wanted: details.wanted,
+      "asked by": details.by,
+      "the run before": former,
+      verified: details.verified,
+    }),
     table(STEP_HEADS, stepRows(details), ""),
     heading("What it waits for"),
     waitsOf(details),
