@@ -121,11 +121,11 @@ def test_an_abort_is_confirmed_and_shows_its_reason(
     rest: CutoverRest, page: Page, address: str
 ) -> None:
     page.goto(address + PATHS[1])
-    page.get_by_role("button", name="Move move back").click()
+    page.get_by_role("button", name="Move back").click()
     expect(page.locator("#confirm-result")).not_to_be_empty()
     expect(page.locator("#confirm-apply")).to_be_disabled()
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Abort move").click()
+    page.get_by_role("button", name="Abort").click()
     expect(page.locator("#confirm-lines")).to_contain_text("rights and offsets are as they were")
     page.locator("#confirm-apply").click()
     expect(page.locator("#confirm")).to_be_hidden()

@@ -112,13 +112,13 @@ async function explainBack() {
   if (blocked) throw new Error(lines.filter((line) => line.startsWith("blocks")).join("; "));
   const [source, target] = plan.route.split(".");
   const moved = [counted(Object.keys(plan.topics).length, "topic"), counted(plan.groups.length, "group")].join(", ");
-  return [`${moved}: clients move from ${source} to ${target}. Writes at ${source} are blocked meanwhile.`, ...lines];
+  return [`${name}: ${moved}: clients move from ${source} to ${target}. Writes at ${source} are blocked meanwhile.`, ...lines];
 }
 
 title(`cutover ${nameText(name)}`, [path]);
 byId("acts").append(
-  actionButton({ text: `Abort ${name}`, method: "POST", path: `${path}/abort`, explain: explainAbort }),
-  actionButton({ text: `Move ${name} back`, method: "POST", path: `${path}/back?confirm=true`, explain: explainBack }),
+  actionButton({ text: "Abort", method: "POST", path: `${path}/abort`, explain: explainAbort }),
+  actionButton({ text: "Move back", method: "POST", path: `${path}/back?confirm=true`, explain: explainBack }),
 );
 byId("acts").after(status, alarm);
 part({ heading: "Steps", path, draw: detailsOf });

@@ -49,7 +49,7 @@ export function stepRows(details) {
   return shown.map((name) => {
     const progress = progressOf(details, name, reached);
     const step = reached.get(name);
-    const isReached = progress === "reached";
+    const kind = ["reached", "under way"].includes(progress) ? "" : "quiet";
     const text = [
       name,
       STEPS[name],
@@ -58,7 +58,7 @@ export function stepRows(details) {
       took(details.rehearsal[name]),
       step ? new Date(step.at).toLocaleTimeString() : "",
     ];
-    const cells = text.map((each) => element("span", { text: each, kind: isReached ? "" : "quiet" }));
+    const cells = text.map((each) => element("span", { text: each, kind }));
     if (name === details.state) cells[0].ariaCurrent = "step";
     return cells;
   });
