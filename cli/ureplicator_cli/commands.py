@@ -20,6 +20,7 @@ from ureplicator_cli.blacklist import blacklist
 from ureplicator_cli.consumers.failover import failover
 from ureplicator_cli.consumers.groups import groups
 from ureplicator_cli.consumers.offsets import offsets
+from ureplicator_cli.cutover.command import cutover
 from ureplicator_cli.diagnosis.command import diagnose
 from ureplicator_cli.doctor.command import doctor
 from ureplicator_cli.export import export_fleet, import_fleet
@@ -63,7 +64,7 @@ cli.add_section(
     "Run a role", controller, worker, auditor, check_config, doctor, executor_archive, executor
 )
 cli.add_section("Topics", topics, positions, blacklist, routes, limits)
-cli.add_section("Consumers", groups, offsets, failover)
+cli.add_section("Consumers", groups, offsets, failover, cutover)
 cli.add_section("Fleet", status, top, instances, tasks, history, fleets, claims, diagnose)
 cli.add_section("Audit", audit, audits)
 cli.add_section("Placement", rebalance, balance, freeze, unfreeze)

@@ -30,6 +30,12 @@ HINTS: Mapping[str, str] = {
     ),
     "GET /groups lists the groups of a route": "ureplicator groups lists the groups of a route",
     "GET /audits lists requests": "ureplicator audits lists requests",
+    "GET /cutovers names it; ureplicator cutover back moves them back": (
+        "ureplicator cutover list names it; ureplicator cutover back moves them back"
+    ),
+    "GET /cutovers lists them": "ureplicator cutover list lists them",
+    "GET /cutovers tells its state": "ureplicator cutover status tells its state",
+    "POST /cutovers/{name}/back moves clients back": "ureplicator cutover back moves clients back",
     "see GET /claims": "see ureplicator claims",
     "stop it there, or rename the target here; if that fleet is gone, DELETE /claims/{topic}": (
         "stop it there, or rename the target here; if that fleet is gone, ureplicator claims withdraw"
@@ -47,6 +53,9 @@ _FIELDS: Mapping[str, str] = {
     "bytesPerSecond": "rate: ",
     "from": "--from: ",
     "to": "--to: ",
+    "name": "",
+    "fenceCommand": "--fence-command: ",
+    "principal": "--principal: ",
 }
 """Fields of requests that have another name, or none, on the command line."""
 

@@ -108,7 +108,7 @@ def _excluded(validation: Mapping[str, Any]) -> str:
     """The part of the offline partitions that operators or the leader excluded."""
     counts = [
         f"{validation[f'num{state.title()}TopicPartitions']} {state}"
-        for state in ("paused", "blacklisted", "stopped")
+        for state in ("paused", "reversed", "blacklisted", "stopped")
         if validation[f"num{state.title()}TopicPartitions"]
     ]
     return f" ({', '.join(counts)})" if counts else ""

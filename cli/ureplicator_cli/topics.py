@@ -43,7 +43,7 @@ def topics() -> None:
     """
 
 
-_STATES = ("active", "paused", "deleting", "stopped", "blacklisted")
+_STATES = ("active", "paused", "reversed", "deleting", "stopped", "blacklisted")
 
 
 @topics.command("list")

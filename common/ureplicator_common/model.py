@@ -199,11 +199,18 @@ class OffsetShift(Content):
 
 
 class TopicState(StrEnum):
-    """State of a topic as operators requested it."""
+    """State of a topic as operators requested it. `REVERSED`: a cutover has made its target the place that
+    clients write to, so it is not copied on this route, but may be on the one in the other direction."""
 
     ACTIVE = "active"
     PAUSED = "paused"
+    REVERSED = "reversed"
     DELETING = "deleting"
+
+    @property
+    def has_copies(self) -> bool:
+        """True if the topic's records go to the target, now or when it is resumed."""
+        return self in (TopicState.ACTIVE, TopicState.PAUSED)
 
 
 class PartitionState(StrEnum):
@@ -228,6 +235,7 @@ class EventKind(StrEnum):
     POSITION = "position"
     GAP = "gap"
     AUDIT = "audit"
+    CUTOVER = "cutover"
 
 
 def owned(partition: Partition, owner_epoch: OwnerEpoch) -> str:

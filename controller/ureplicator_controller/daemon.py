@@ -7,6 +7,7 @@
         +-- position renewal (of orphaned partitions)
         +-- position deletion (of topics deleted with their positions)
         +-- position changes (that operators request)
+        +-- cutovers
         +-- groups of each route whose offsets are synced
         +-- syncs of settings and access rights of topics, for each route
         +-- heartbeats of each route that has them
@@ -28,7 +29,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -56,6 +56,7 @@ from ureplicator_common.model import Route
 from ureplicator_common.pages.certificates import new_context
 from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_common.pages.web import WebServer
+from ureplicator_common.stop_flag import StopFlag
 from ureplicator_common.znode_contents import LiveController, SyncKind
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.api.access.gate import Gate
@@ -67,6 +68,7 @@ from ureplicator_controller.engines.claims.between_fleets import FleetClaims
 from ureplicator_controller.engines.claims.unused import ClaimRemover
 from ureplicator_controller.engines.control_loop import ControlLoop
 from ureplicator_controller.engines.control_loop_metrics import ControlMetrics
+from ureplicator_controller.engines.cutover.opening import open_cutovers
 from ureplicator_controller.engines.groups.clusters import open_deletion, open_sync
 from ureplicator_controller.engines.leader_proof import LeaderProof
 from ureplicator_controller.engines.leadership import Identity, Leadership
@@ -103,7 +105,7 @@ def run(
     log_json: bool = False,
 ) -> int:
     """Run controller `id` until a signal stops it; returns the exit code. For the main thread."""
-    stopping = threading.Event()
+    stopping = StopFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     collect_seldom()
@@ -142,7 +144,7 @@ class Controller:
         *,
         id: str,
         wsgi: WsgiConfig,
-        stopping: threading.Event,
+        stopping: StopFlag,
         closing: ExitStack,
     ) -> None:
         self._settings = settings
@@ -332,7 +334,15 @@ class Controller:
         )
         syncs = *self._group_syncs(proof, needs.reports), *self._topic_syncs(needs)
         heartbeats = self._heartbeats(proof, needs.reports)
-        return topics, renewer, deleter, changer, unused, *syncs, *heartbeats
+        cutovers = open_cutovers(
+            self._settings,
+            coordination,
+            connect=self._client,
+            proof=proof,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+        return topics, renewer, deleter, changer, unused, cutovers, *syncs, *heartbeats
 
     def _admin(self, cluster: str) -> ConfluentTopicAdmin:
         return ConfluentTopicAdmin(self._settings.cluster(cluster), name=cluster)

@@ -24,12 +24,14 @@ from ureplicator_common.config.settings import Settings, load_settings
 from ureplicator_common.coordination import Unavailable
 from ureplicator_common.coordination.zookeeper import ZooKeeperCoordination, open_coordination
 from ureplicator_common.garbage_collection import collect_seldom
+from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
 from ureplicator_common.kafka.admin import ConfluentTopicAdmin
 from ureplicator_common.kafka.claim_requests import KafkaClaimLog
 from ureplicator_common.kafka.client import ClusterClient, open_client
 from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.kafka.principal_requests import KafkaPrincipalReader
+from ureplicator_common.kafka.transactions.writer_requests import KafkaWriters
 from ureplicator_common.logging_setup import set_up
 from ureplicator_controller.api.app import TIMELINE, Dependencies, create_app
 from ureplicator_controller.api.rest_process import ENVIRONMENT, WsgiConfig
@@ -79,6 +81,8 @@ def dependencies(settings: Settings, *, id: str) -> Dependencies:
         logs=lambda name: KafkaLogReader(_client(settings, name)),
         claims=lambda name: KafkaClaimLog(_client(settings, name)),
         principals=lambda name: KafkaPrincipalReader(_client(settings, name)),
+        acls=lambda name: KafkaAclAdmin(_client(settings, name), name=name),
+        writers=lambda name: KafkaWriters(_client(settings, name)),
         groups=lambda route: open_route(
             fleet=settings.fleet,
             route=route,

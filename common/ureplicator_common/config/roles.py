@@ -94,6 +94,9 @@ class ControllerSettings(Section):
     """Brake on mass loss: while more than this share of the workers is lost at once, nothing moves until
     enough are back or operators confirm the loss. Default 0.5: of two workers, one may be lost. 1: no
     brake."""
+    fence_commands: str = ""
+    """Folder with the programs that a cutover may call as its fence, on the machine of each controller.
+    Default: none, so that nobody starts programs through REST."""
 
     @property
     def address(self) -> str:

@@ -26,18 +26,27 @@ from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable, topic_id_text
-from ureplicator_common.kafka.acls import AclRefused, NoAuthorizer, TopicAcl
-from ureplicator_common.kafka.client import ClusterClient, controller_rows
-from ureplicator_common.kafka.errors import ErrorCode, refusal
+from ureplicator_common.kafka.acls import (
+    OPERATIONS,
+    AclRefused,
+    NoAuthorizer,
+    TopicAcl,
+    not_shown,
+)
+from ureplicator_common.kafka.client import Broker, ClusterClient, controller_rows
+from ureplicator_common.kafka.errors import DENIED, ErrorCode, refusal
 from ureplicator_common.portions import portions
 
 VERSION = 1
 """The only version of these requests that every supported broker has, and the first with prefixes."""
 PORTION = 1_000
 CONFIGS_VERSION = 1
+METADATA_VERSION = 8
+"""The first with the operations that a login may perform."""
 BROKER_RESOURCE = 4
 OPEN = "allow.everyone.if.no.acl.found"
 """Setting of the authorizer. Brokers do not know its type, so they hide its value (KIP-226)."""
@@ -90,7 +99,9 @@ class KafkaAclAdmin:
         self._name = name
 
     def read(self) -> frozenset[TopicAcl]:
-        reply = self._client.call_any(_describe_request, DescribeAclsResponse)
+        return self._shown(self._client.call_any(_describe_request, DescribeAclsResponse))
+
+    def _shown(self, reply: Any) -> frozenset[TopicAcl]:
         if reply.error_code:
             raise self._failure(reply, "DESCRIBE on the cluster")
         return frozenset(
@@ -118,6 +129,36 @@ class KafkaAclAdmin:
             shown = [setting.value for setting in row.configs if setting.name == OPEN]
             return bool(row.error_code) or shown not in ([], ["false"])
         raise ClusterUnavailable(f"{self._name}: no broker shows its settings")
+
+    def own_operations(self, topics: Collection[str]) -> Mapping[str, frozenset[str]]:
+        reply = self._client.call_any(partial(_metadata_request, topics), MetadataResponse)
+        return {
+            row.name: frozenset()
+            if row.error_code
+            else OPERATIONS.intersection(_operation_names(row.authorized_operations))
+            for row in reply.topics
+            if row.error_code in DENIED or not row.error_code
+        }
+
+    def brokers_without(
+        self, *, added: Collection[TopicAcl], removed: Collection[TopicAcl]
+    ) -> Mapping[str, str]:
+        brokers = self._client.view(()).brokers.values()
+        found = {
+            f"broker {broker.node_id}": self._not_shown(broker, added, removed)
+            for broker in sorted(brokers, key=self._client.has_failed)
+        }
+        return {name: reason for name, reason in found.items() if reason}
+
+    def _not_shown(
+        self, broker: Broker, added: Collection[TopicAcl], removed: Collection[TopicAcl]
+    ) -> str:
+        request = _describe_request(**_common([*added, *removed]))
+        try:
+            shown = self._shown(self._client.call(broker, request, DescribeAclsResponse))
+        except OperatingError as error:
+            return str(error)
+        return not_shown(shown, added=added, removed=removed)
 
     def others(self, topics: Mapping[str, str]) -> frozenset[str]:
         there = self._client.view(sorted(topics)).topic_ids if topics else {}
@@ -161,7 +202,7 @@ class KafkaAclAdmin:
         return ClusterUnavailable(text) if row.error_code in TEMPORARY else AclRefused(text)
 
 
-def _describe_request() -> DescribeAclsRequest:
+def _describe_request(operation: int = ANY, permission: int = ANY) -> DescribeAclsRequest:
     return DescribeAclsRequest(
         version=VERSION,
         resource_type_filter=TOPIC,
@@ -169,9 +210,33 @@ def _describe_request() -> DescribeAclsRequest:
         pattern_type_filter=ANY,
         principal_filter=None,
         host_filter=None,
-        operation=ANY,
-        permission_type=ANY,
+        operation=operation,
+        permission_type=permission,
     )
+
+
+def _common(acls: Collection[TopicAcl]) -> dict[str, int]:
+    """What all of these rights have in common: a filter that brokers with many others respond faster to."""
+    common: dict[str, set[int]] = {
+        "operation": {Operation[acl.operation] for acl in acls},
+        "permission": {Permission[acl.permission] for acl in acls},
+    }
+    return {name: values.pop() for name, values in common.items() if len(values) == 1}
+
+
+def _metadata_request(topics: Collection[str]) -> MetadataRequest:
+    row = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        version=METADATA_VERSION,
+        topics=[row(name=topic) for topic in sorted(topics)],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+    )
+
+
+def _operation_names(numbers: Collection[int]) -> set[str]:
+    return {operation.name for operation in Operation if operation in numbers}
 
 
 def _create_request(acls: Sequence[TopicAcl]) -> CreateAclsRequest:

@@ -40,12 +40,14 @@ TOO_OLD = "brokers before Kafka 2.8 do not describe producers"
 
 class ProducerState(NamedTuple):
     """A producer in one partition. `last_sequence` is -1 where it has written control records only;
-    `transaction_start` is the first offset of its open transaction, -1 without one."""
+    `transaction_start` is the first offset of its open transaction, -1 without one; `coordinator_epoch` is
+    that of its last control record, -1 without one."""
 
     epoch: int
     last_sequence: int
     last_timestamp_ms: int
     transaction_start: int
+    coordinator_epoch: int = -1
 
 
 StatesOrError = Mapping[int, ProducerState] | PartitionUnavailable
@@ -100,6 +102,7 @@ def _states(topic: str, row: Any, cluster: str) -> StatesOrError:
             producer.last_sequence,
             producer.last_timestamp,
             producer.current_txn_start_offset,
+            producer.coordinator_epoch,
         )
         for producer in row.active_producers
     }

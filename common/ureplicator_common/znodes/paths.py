@@ -50,6 +50,20 @@ class MeasurePaths:
         return f"{self.usages}/{worker}"
 
 
+class CutoverPaths:
+    """Node paths of cutovers."""
+
+    def __init__(self, root: str) -> None:
+        self.states = f"{root}/cutovers"
+        self.requests = f"{root}/cutover-requests"
+
+    def state(self, name: str) -> str:
+        return f"{self.states}/{name}"
+
+    def request(self, name: str) -> str:
+        return f"{self.requests}/{name}"
+
+
 class Paths:
     """Node paths of one fleet."""
 
@@ -79,6 +93,7 @@ class Paths:
         self.history = f"{self.root}/history"
         self.isolated = f"{self.root}/isolated"
         self.audits = AuditPaths(f"{self.root}/audits")
+        self.cutovers = CutoverPaths(self.root)
 
     @property
     def skeleton(self) -> tuple[str, ...]:
@@ -104,6 +119,8 @@ class Paths:
             self.measures.loads,
             self.measures.usages,
             *self.audits.skeleton,
+            self.cutovers.states,
+            self.cutovers.requests,
         )
 
     def controller(self, id: str) -> str:

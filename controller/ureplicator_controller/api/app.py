@@ -24,8 +24,10 @@ from ureplicator_common.config.live_routes import LiveRoutes
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.coordination import Coordination
 from ureplicator_common.kafka import ClusterUnavailable, LogReader, PositionReader, TopicAdmin
+from ureplicator_common.kafka.acls import AclAdmin
 from ureplicator_common.kafka.claims import ClaimLog
 from ureplicator_common.kafka.principals import PrincipalReader
+from ureplicator_common.kafka.transactions.writers import Writers
 from ureplicator_common.model import Route
 from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_controller.api import dashboard
@@ -43,6 +45,7 @@ from ureplicator_controller.api.routes import (
     audits,
     blacklist,
     claims,
+    cutovers,
     events,
     export,
     groups,
@@ -68,6 +71,10 @@ from ureplicator_controller.api.services.audit_metrics import AuditMetrics
 from ureplicator_controller.api.services.audit_standings import Standings
 from ureplicator_controller.api.services.audits import AuditService
 from ureplicator_controller.api.services.clusters import ClusterTopics
+from ureplicator_controller.api.services.cutovers.planner import CutoverPlanner
+from ureplicator_controller.api.services.cutovers.rights import RightsReader
+from ureplicator_controller.api.services.cutovers.service import CutoverService
+from ureplicator_controller.api.services.cutovers.writers import WriterReader
 from ureplicator_controller.api.services.event_feed import EventFeed
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.groups import GroupService
@@ -105,8 +112,8 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Dependencies of one REST process. `admins`, `positions`, `logs`, `claims` and `principals` take a
-    cluster's name, `groups` a route.
+    """Dependencies of one REST process. `admins`, `positions`, `logs`, `claims`, `principals`, `acls` and
+    `writers` take a cluster's name, `groups` a route.
 
     `validate_responses`: a response that does not match its model becomes an error; for tests.
     `scrape_timeout_s`: see `SCRAPE_TIMEOUT_S`.
@@ -120,6 +127,8 @@ class Dependencies:
     groups: Callable[[Route], RouteClusters]
     claims: Callable[[str], ClaimLog]
     principals: Callable[[str], PrincipalReader]
+    acls: Callable[[str], AclAdmin]
+    writers: Callable[[str], Writers]
     id: str = ""
     clock: Clock = field(default_factory=SystemClock)
     spans: Spans = field(default_factory=NoSpans)
@@ -178,10 +187,19 @@ def create_app(needs: Dependencies) -> Flask:
         fleet=fleet, clusters=needs.groups, logs=needs.logs, clock=needs.clock
     )
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
+    app.register_api(_cutovers(needs, fleet, clusters, ids, live, standings, group_service))
     app.register_api(claims.blueprint(settings=settings, claims=fleet_claims))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     _register_pages(app, needs, fleet=fleet, lag_cache=lag_cache, standings=standings)
     app.register_blueprint(login.blueprint(gate))
+    _register_around(app, needs, ids, registry)
+    return app
+
+
+def _register_around(
+    app: OpenAPI, needs: Dependencies, ids: RequestIds, registry: CollectorRegistry
+) -> None:
+    """What is done before and behind each call, when all are there."""
     schema.register(app)
     files: Callable[..., Any] = app.view_functions["dashboard.static"]
     app.view_functions["dashboard.static"] = viewer(lambda **path: files(**path))
@@ -192,7 +210,6 @@ def create_app(needs: Dependencies) -> Flask:
     app.after_request(browsers.add_headers)
     app.after_request(partial(_log_write, ids))
     app.after_request(ids.add_header)
-    return app
 
 
 def _register_pages(
@@ -350,6 +367,37 @@ def _audits(
     return audits.blueprint(
         settings=needs.settings, fleet=fleet, audits=service, standings=standings
     )
+
+
+def _cutovers(
+    needs: Dependencies,
+    fleet: FleetCache,
+    clusters: Mapping[str, ClusterTopics],
+    ids: RequestIds,
+    live: LiveRoutes,
+    standings: Standings,
+    group_service: GroupService,
+) -> APIBlueprint:
+    planner = CutoverPlanner(
+        live=live,
+        fleet=fleet,
+        clusters=clusters,
+        standings=standings,
+        groups=group_service,
+        rights=RightsReader(needs.acls),
+        writers=WriterReader(needs.writers, clock=needs.clock),
+        clock=needs.clock,
+        settings=needs.settings,
+    )
+    service = CutoverService(
+        fleet=fleet,
+        editor=NodeEditor(coordination=needs.coordination, fleet=fleet, request=ids.reference),
+        planner=planner,
+        clusters=needs.settings.clusters,
+        clock=needs.clock,
+        ids=ids,
+    )
+    return cutovers.blueprint(settings=needs.settings, cutovers=service, clock=needs.clock)
 
 
 def _timeline_store(needs: Dependencies) -> TimelineStore:

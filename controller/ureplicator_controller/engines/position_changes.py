@@ -16,8 +16,9 @@ in the offset map stays: they are there whatever the position is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from ureplicator_common.kafka import PartitionUnavailable, Position, topic_id_te
 from ureplicator_common.kafka.client import ClusterClient, ClusterView
 from ureplicator_common.kafka.positions import CommitRefused, TargetPartition
 from ureplicator_common.kafka.provenance import UNCOUNTED, Provenance
+from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.position_rows import readable, unreadable
 from ureplicator_common.model import RENEWER, Route, TopicKey
 from ureplicator_common.znode_contents import NO_OFFSET, PositionChange
@@ -47,60 +49,87 @@ from ureplicator_controller.engines.position_renewal import Renewal
 
 log = logging.getLogger(__name__)
 
-Identify = Callable[[DueChanges], Provenance]
+TOPICS = 50
+"""Topics whose positions are changed at once: a leader that dies in between repeats all of them."""
+FENCED_TRIES = 3
+"""A copier that starts meanwhile fences the leader's id; none does so for a partition that is changed."""
+
+Identify = Callable[[TopicKey, DueChanges], Provenance]
 """Clusters and topics that the positions of a topic belong to. Raises ClusterUnavailable."""
 
 
-class Changed(NamedTuple):
-    """`epoch`: leader epoch of the proof."""
+Outcomes = Mapping[int, ChangeOutcome]
 
-    outcomes: Mapping[int, ChangeOutcome]
+
+class Changed(NamedTuple):
+    """Outcomes by topic. `epoch`: leader epoch of the proof; `left`: topics whose clusters could not be
+    identified, and why."""
+
+    outcomes: Mapping[TopicKey, Outcomes]
     epoch: int
+    left: Mapping[TopicKey, PartitionUnavailable]
 
 
 def change_positions(
-    renewal: Renewal, proven: Callable[[], DueChanges | None], identify: Identify
+    renewal: Renewal, proven: Callable[[], Mapping[TopicKey, DueChanges]], identify: Identify
 ) -> Changed | None:
-    """Carry out the changes of a topic; None if the proof fails.
+    """Carry out the changes of some topics at once; None if the proof fails.
 
     What the target refuses has an outcome too, and does not hold up the others. Raises ClusterUnavailable,
     Fenced, and Unavailable from the proof.
     """
-    refused: dict[int, str] = {}
+    refused: dict[TargetPartition, str] = {}
     while True:
         renewal.store.initialise()
-        due = proven()
-        if due is None:
+        every = proven()
+        if not every:
             return None
-        provenance = identify(due)
-        renewal.store.fence(due.fence)
-        found = renewal.store.read({due.target_topic: sorted(due.changes)})
+        due, left = _identified(every, identify)
+        renewal.store.fence(sorted({id for changes, _ in due.values() for id in changes.fence}))
+        wanted = {changes.target_topic: sorted(changes.changes) for changes, _ in due.values()}
+        found = renewal.store.read(wanted) if wanted else {}
         stored = readable(found)
-        for (_, number), error in unreadable(found).items():
-            refused[number] = f"refused by the target: {error}"
-        wanted = {
+        for target, error in unreadable(found).items():
+            refused[target] = f"refused by the target: {error}"
+        positions = {
             target: position
-            for target, position in _positions(due, provenance, stored).items()
-            if target[1] not in refused
-            and not position.offset == stored[target].offset == NO_OFFSET
+            for changes, provenance in due.values()
+            for target, position in _positions(changes, provenance, stored).items()
+            if target not in refused and not position.offset == stored[target].offset == NO_OFFSET
         }
         try:
-            if wanted:
-                renewal.store.commit(wanted)
+            if positions:
+                renewal.store.commit(positions)
         except CommitRefused as error:
-            for (_, number), why in error.refused.items():
-                refused[number] = f"refused by the target: {why}"
+            refused |= {key: f"refused by the target: {why}" for key, why in error.refused.items()}
             continue
-        return Changed(_outcomes(due, stored, refused), due.epoch)
+        outcomes = {key: _outcomes(changes, stored, refused) for key, (changes, _) in due.items()}
+        return Changed(outcomes, next(iter(every.values())).epoch, left)
+
+
+def _identified(
+    every: Mapping[TopicKey, DueChanges], identify: Identify
+) -> tuple[dict[TopicKey, tuple[DueChanges, Provenance]], dict[TopicKey, PartitionUnavailable]]:
+    """The changes with what their positions belong to, and the topics of which that is not known."""
+    found: dict[TopicKey, tuple[DueChanges, Provenance]] = {}
+    left: dict[TopicKey, PartitionUnavailable] = {}
+    for key, changes in every.items():
+        try:
+            found[key] = changes, identify(key, changes)
+        except PartitionUnavailable as error:
+            left[key] = error
+    return found, left
 
 
 def _outcomes(
-    due: DueChanges, stored: Mapping[TargetPartition, Position], refused: Mapping[int, str]
+    due: DueChanges,
+    stored: Mapping[TargetPartition, Position],
+    refused: Mapping[TargetPartition, str],
 ) -> dict[int, ChangeOutcome]:
     keys = {number: (due.target_topic, number) for number in due.changes}
     return {
         number: ChangeOutcome(
-            change, stored.get(keys[number], NO_POSITION).offset, refused.get(number, "")
+            change, stored.get(keys[number], NO_POSITION).offset, refused.get(keys[number], "")
         )
         for number, change in due.changes.items()
     }
@@ -153,6 +182,7 @@ class PositionChanger(PositionThread):
     """Carries out the changes of positions that operators request."""
 
     name = "position changes"
+    portion = TOPICS
 
     def __init__(
         self,
@@ -177,17 +207,35 @@ class PositionChanger(PositionThread):
     def _due(self, snapshot: Snapshot) -> Collection[TopicKey]:
         return due_changes(snapshot)
 
-    def _write(self, key: TopicKey, renewal: Renewal) -> None:
-        def identify(due: DueChanges) -> Provenance:
-            source = self._sources[key.route].view([key.topic])
-            target = renewal.client.view([due.target_topic])
-            return provenance_of(key.topic, due, source=source, target=target)
-
-        changed = change_positions(renewal, lambda: self._proven(due_changes, key), identify)
-        if changed is not None:
-            outcomes = changed.outcomes
-            self._edit_intent(
-                key, lambda intent: with_outcomes(intent, outcomes), epoch=changed.epoch
-            )
+    def _write(self, keys: Sequence[TopicKey], renewal: Renewal) -> None:
+        for tries in range(FENCED_TRIES):
+            try:
+                changed = self._changed(keys, renewal)
+                break
+            except Fenced:
+                if tries + 1 == FENCED_TRIES:
+                    raise
+        if changed is None:
+            return
+        for key, outcomes in changed.outcomes.items():
+            self._edit_intent(key, partial(with_outcomes, outcomes=outcomes), epoch=changed.epoch)
             refused = sum(bool(outcome.refused) for outcome in outcomes.values())
             log.info("%s: %d positions changed, %d refused", key, len(outcomes) - refused, refused)
+        for error in changed.left.values():
+            raise error
+
+    def _changed(self, keys: Sequence[TopicKey], renewal: Renewal) -> Changed | None:
+        """Carry the changes out. Raises ClusterUnavailable, Fenced, Unavailable."""
+        source = self._sources[renewal.route].view([key.topic for key in keys])
+        names = [self._target_of(key) for key in keys]
+        target = renewal.client.view([name for name in names if name])
+
+        def identify(key: TopicKey, due: DueChanges) -> Provenance:
+            return provenance_of(key.topic, due, source=source, target=target)
+
+        return change_positions(renewal, lambda: self._proven(due_changes, keys), identify)
+
+    def _target_of(self, key: TopicKey) -> str:
+        seen = self._seen()
+        stored = None if seen is None else seen.topics.get(key)
+        return "" if stored is None else stored.value.target_topic

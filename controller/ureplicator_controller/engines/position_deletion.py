@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import ClassVar, NamedTuple, TypeVar
 
 from ureplicator_common.coordination import (
@@ -35,6 +36,7 @@ from ureplicator_common.kafka.provenance import NOT_MAPPED, UNKNOWN_END, Provena
 from ureplicator_common.kafka.transactions.coordinator_requests import Fenced
 from ureplicator_common.kafka.transactions.position_rows import all_readable
 from ureplicator_common.model import Route, TopicKey
+from ureplicator_common.portions import portions
 from ureplicator_common.znode_contents import NO_OFFSET, TopicIntent
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_common.znodes.topics import decode_intent, encode_intent
@@ -106,12 +108,13 @@ def forgotten(stored: Position) -> Position:
 
 
 class PositionThread(ABC):
-    """Thread that writes positions topic by topic while this process leads; `run_once` is one round.
+    """Thread that writes positions while this process leads; `run_once` is one round.
 
-    Subclasses say which topics are due, and write the positions of one.
+    Subclasses say which topics are due, and write the positions of at most `portion` of a route at a time.
     """
 
     name: ClassVar[str]
+    portion: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class PositionThread(ABC):
         return RETRY_INTERVAL_S
 
     def run_once(self) -> bool:
-        """One round; False if a topic failed. A failure delays no other topic; a cluster that is
+        """One round; False if a topic failed. A failure delays no other portion; a cluster that is
         unavailable is tried once. Raises Unavailable, Conflict, OutcomeUnknown."""
         seen = self._seen()
         if seen is None or seen is self._settled:
@@ -162,17 +165,18 @@ class PositionThread(ABC):
         due = [key for key in sorted(self._due(seen)) if key.route in self._renewals]
         self._settled = None if due else seen
         failed, unavailable = False, set[Route]()
-        for key in due:
-            if key.route in unavailable:
+        for keys in _portions(due, self.portion):
+            route = keys[0].route
+            if route in unavailable:
                 continue
             try:
-                self._write(key, self._renewals[key.route])
+                self._write(keys, self._renewals[route])
             except (ClusterUnavailable, CommitRefused, Fenced) as error:
                 failed = True
-                log.warning("%s: %s: not done yet: %s", self.name, key, error)
+                log.warning("%s: %s: not done yet: %s", self.name, keys[0], error)
                 of_topic = isinstance(error, PartitionUnavailable)
                 if isinstance(error, ClusterUnavailable) and not of_topic:
-                    unavailable.add(key.route)
+                    unavailable.add(route)
         return not failed
 
     @abstractmethod
@@ -180,16 +184,17 @@ class PositionThread(ABC):
         """Topics whose positions may be written now."""
 
     @abstractmethod
-    def _write(self, key: TopicKey, renewal: Renewal) -> None:
-        """Write the positions of a topic, then the outcome in its intent. Raises Unavailable, Conflict,
-        OutcomeUnknown, ClusterUnavailable, CommitRefused, Fenced."""
+    def _write(self, keys: Sequence[TopicKey], renewal: Renewal) -> None:
+        """Write the positions of topics of a route, then the outcomes in their intents. Raises Unavailable,
+        Conflict, OutcomeUnknown, ClusterUnavailable, CommitRefused, Fenced."""
 
     def _proven(
-        self, find: Callable[[Snapshot], Mapping[TopicKey, Due]], key: TopicKey
-    ) -> Due | None:
-        """Positions of the topic to write while this process leads."""
+        self, find: Callable[[Snapshot], Mapping[TopicKey, Due]], keys: Sequence[TopicKey]
+    ) -> dict[TopicKey, Due]:
+        """Positions of the topics to write while this process leads."""
         snapshot = self._proof()
-        return None if snapshot is None else find(snapshot).get(key)
+        found = {} if snapshot is None else find(snapshot)
+        return {key: found[key] for key in keys if key in found}
 
     def _edit_intent(
         self, key: TopicKey, change: Callable[[TopicIntent], TopicIntent], *, epoch: int
@@ -211,6 +216,12 @@ class PositionThread(ABC):
         edit(self._coordination, path, decide, done, timeout_s=WRITE_TIMEOUT_S)
 
 
+def _portions(due: Sequence[TopicKey], size: int) -> Iterator[Sequence[TopicKey]]:
+    """Portions of topics of one route."""
+    for _, of_route in groupby(due, key=lambda key: key.route):
+        yield from portions(list(of_route), size)
+
+
 class PositionDeleter(PositionThread):
     """Deletes the positions of topics that were deleted with them."""
 
@@ -219,8 +230,11 @@ class PositionDeleter(PositionThread):
     def _due(self, snapshot: Snapshot) -> Collection[TopicKey]:
         return deletable_positions(snapshot)
 
-    def _write(self, key: TopicKey, renewal: Renewal) -> None:
-        deleted = delete_positions(renewal, lambda: self._proven(deletable_positions, key))
+    def _write(self, keys: Sequence[TopicKey], renewal: Renewal) -> None:
+        (key,) = keys
+        deleted = delete_positions(
+            renewal, lambda: self._proven(deletable_positions, keys).get(key)
+        )
         if deleted is not None:
             self._edit_intent(key, without_request, epoch=deleted.epoch)
             log.info("%s: %d positions deleted", key, deleted.positions)

@@ -4,6 +4,7 @@
     scripts/demo --spark   the same with the copiers on a standalone Spark cluster
     scripts/demo --secure  the same with TLS and logins: Kafka, ZooKeeper, REST
     scripts/demo --scale   the same, and a worker joins and leaves meanwhile
+    scripts/demo --cutover producers and consumers move to the other cluster and back meanwhile
     scripts/demo --keep    the same, and everything keeps running for inspection
     scripts/demo --down    stop what --keep left running
 
@@ -22,8 +23,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -34,6 +36,7 @@ from rich.table import Table
 
 from ureplicator_cli.rest_client import RestFailure
 from ureplicator_demo.compare import audited
+from ureplicator_demo.cutting_over import configured, there_and_back
 from ureplicator_demo.fleet import Fleet, Mark, login_of
 from ureplicator_demo.progress import CopyProgress, Ends, Rate, shown
 from ureplicator_demo.scaling import grow_and_shrink
@@ -65,6 +68,9 @@ SCALE_PAUSE_S = 2.0
 COPY_DEADLINE_S = 600.0
 POLL_INTERVAL_S = 0.1
 
+Show = Callable[[Fleet, Mapping[str, str], str], str]
+"""What is shown with a fleet, its servers and the name of a topic; what was found, in words."""
+
 console = Console(highlight=False)
 
 
@@ -78,15 +84,21 @@ class DemoFailed(Exception):
 @click.option("--spark", is_flag=True, help="Run the copiers on a standalone Spark cluster.")
 @click.option("--secure", is_flag=True, help="TLS and logins: Kafka, ZooKeeper, REST.")
 @click.option("--scale", is_flag=True, help="A worker joins and leaves meanwhile.")
+@click.option("--cutover", is_flag=True, help="Clients move to the other cluster and back.")
 @click.option("--records", type=click.IntRange(1_000), default=500_000, show_default=True)
-def main(keep: bool, down: bool, spark: bool, secure: bool, scale: bool, records: int) -> None:
+def main(
+    keep: bool, down: bool, spark: bool, secure: bool, scale: bool, cutover: bool, records: int
+) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with _alone():
             if down:
                 _end_kept()
             else:
-                _run(keep, _extras(spark=spark, secure=secure), records, scale=scale)
+                if cutover and (secure or scale):
+                    raise DemoFailed("--cutover goes with neither --secure nor --scale")
+                show = _cut_over if cutover else partial(_show, records=records, scale=scale)
+                _run(keep, _extras(spark=spark, secure=secure), show, both_ways=cutover)
     except (DemoFailed, AssertionError, RestFailure, RequestException, KafkaException) as error:
         console.print(f"demo: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(1)
@@ -103,7 +115,7 @@ def _extras(**wanted: bool) -> Sequence[str]:
     return [f"--{name}" for name, on in wanted.items() if on]
 
 
-def _run(keep: bool, extras: Sequence[str], records: int, *, scale: bool) -> None:
+def _run(keep: bool, extras: Sequence[str], show: Show, *, both_ways: bool) -> None:
     if STATE.exists() and MARK.processes():
         raise DemoFailed("a demo is still running: end it with scripts/demo --down")
     MARK.end([])
@@ -122,11 +134,12 @@ def _run(keep: bool, extras: Sequence[str], records: int, *, scale: bool) -> Non
             ours = False  # `up` has removed what it started; other servers are not the demo's
             raise
         topic = "demo" if ours else f"demo-{int(time.time())}"
-        fleet = _fleet(keep, stack.FLEET if ours else topic, servers)
+        config = configured(stack.CONFIG, FOLDER) if both_ways else stack.CONFIG
+        fleet = _fleet(keep, stack.FLEET if ours else topic, servers, config)
         try:
-            _show(fleet, servers, topic, records, scale=scale)
+            found = show(fleet, servers, topic)
             good = True
-            console.print(f"[green]every record is there, once, in order ({_since(began)})")
+            console.print(f"[green]{found} ({_since(began)})", soft_wrap=True)
         finally:
             leave = keep and not isinstance(sys.exception(), KeyboardInterrupt | SystemExit)
             if leave:
@@ -136,9 +149,18 @@ def _run(keep: bool, extras: Sequence[str], records: int, *, scale: bool) -> Non
             _clean_up(fleet, ours, good)
 
 
+def _cut_over(fleet: Fleet, servers: Mapping[str, str], topic: str) -> str:
+    console.print(f"[bold]2[/] one controller, {WORKERS} workers, routes in both directions")
+    fleet.start()
+    fleet.wait_ready(console)
+    console.print(f"  the page of the move  {fleet.url}/", soft_wrap=True)
+    console.print("[bold]3[/] a cutover, there and back")
+    return there_and_back(fleet, servers, FOLDER, console)
+
+
 def _show(
     fleet: Fleet, servers: Mapping[str, str], topic: str, records: int, *, scale: bool
-) -> None:
+) -> str:
     source, target = servers["SOURCE_BOOTSTRAP"], servers["TARGET_BOOTSTRAP"]
     console.print(f"[bold]2[/] one controller, {WORKERS} workers; meanwhile a topic is filled")
     fleet.start()
@@ -168,6 +190,7 @@ def _show(
     if count != records:
         raise DemoFailed(f"{count:,} records were compared, not {records:,}")
     console.print(f"  {count:,} records are equal")
+    return "every record is there, once, in order"
 
 
 def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> None:
@@ -210,9 +233,9 @@ def _await_produced(producer: Process, records: int) -> None:
         raise DemoFailed(f"the producer failed:\n{producer.log_tail()}")
 
 
-def _fleet(keep: bool, name: str, servers: Mapping[str, str]) -> Fleet:
+def _fleet(keep: bool, name: str, servers: Mapping[str, str], config: Path) -> Fleet:
     return Fleet(
-        stack.CONFIG,
+        config,
         FOLDER,
         name=name,
         workers=WORKERS,

@@ -58,6 +58,9 @@ TESTS = {
         "integration/kafka/test_groups.py::test_a_plain_consumer_goes_on_at_the_target_with_exactly_the_rest",
         "integration/offset_map/test_offset_map.py::test_the_map_agrees_with_a_scan_of_both_clusters",
     ),
+    "cutover": (
+        "integration/cutover/test_there_and_back.py::test_writers_and_readers_move_there_and_back",
+    ),
     "lag": ("integration/kafka/test_lag.py::test_lag_is_exact_after_a_copier_stopped",),
     "handlers": (
         "integration/worker/test_record_lane.py::test_a_fan_out_by_key_waits_for_all_its_topics",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from kafka.protocol.admin import (
     DescribeAclsResponse,
     DescribeConfigsResponse,
 )
+from kafka.protocol.metadata import MetadataResponse
 
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka import ClusterUnavailable
-from ureplicator_common.kafka.acl_requests import KafkaAclAdmin
+from ureplicator_common.kafka.acl_requests import ANY, KafkaAclAdmin, Operation, Pattern, Permission
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, AclRefused, NoAuthorizer, TopicAcl
 from ureplicator_common.kafka.client import Broker, ClusterClient, ClusterView
 from ureplicator_common.kafka.errors import ErrorCode
@@ -35,13 +37,18 @@ class Cluster(ClusterClient):
         self.responses = deque(responses)
         self.brokers = {n: Broker(n, "host", 9000 + n) for n in range(brokers)}
         self.asked: list[int] = []
+        self.requests: list[Any] = []
 
     def view(self, topics: Sequence[str]) -> ClusterView:
         return ClusterView("c", self.brokers, {}, {})
 
     def call(self, broker: Broker, request: Any, response: Any) -> Any:
         self.asked.append(broker.node_id)
-        return self.responses.popleft()
+        self.requests.append(request)
+        reply = self.responses.popleft()
+        if isinstance(reply, OperatingError):
+            raise reply
+        return reply
 
     def call_any(self, request: Any, response: Any) -> Any:
         return self.responses.popleft()
@@ -102,6 +109,62 @@ def test_a_right_that_was_found_and_not_removed_has_failed() -> None:
     admin = KafkaAclAdmin(Cluster(deleted(0, matching=[0, FORBIDDEN]), deleted(0)), name="c")
     assert isinstance(admin.remove([A])[A], AclRefused)
     assert admin.remove([A]) == {}
+
+
+def described(*acls: TopicAcl, code: int = 0) -> Any:
+    response: Any = DescribeAclsResponse
+    resource = response.DescribeAclsResource
+    rows = [
+        resource(
+            resource_type=2,
+            resource_name=acl.name,
+            pattern_type=Pattern[acl.pattern],
+            acls=[
+                resource.AclDescription(
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=Operation[acl.operation],
+                    permission_type=Permission[acl.permission],
+                )
+            ],
+        )
+        for acl in acls
+    ]
+    return response(version=1, error_code=code, error_message=None, resources=rows)
+
+
+def test_every_broker_has_to_show_a_change() -> None:
+    cluster = Cluster(
+        described(A), described(B), ClusterUnavailable("silent"), described(code=54), brokers=4
+    )
+    lacking = KafkaAclAdmin(cluster, name="c").brokers_without(added=[A], removed=[B])
+    assert cluster.asked == [0, 1, 2, 3]
+    assert lacking == {
+        "broker 1": f"lacks 1: {A}; still has 1: {B}",
+        "broker 2": "silent",
+        "broker 3": "c: SECURITY_DISABLED",
+    }
+
+
+def test_brokers_are_asked_for_no_more_than_the_changed_rights_have_in_common() -> None:
+    cluster = Cluster(described(), described(), brokers=1)
+    admin = KafkaAclAdmin(cluster, name="c")
+    admin.brokers_without(added=[A, B], removed=[])
+    admin.brokers_without(added=[A], removed=[replace(A, operation="WRITE")])
+    asked = [(sent.operation, sent.permission_type) for sent in cluster.requests]
+    assert asked == [(Operation.READ, Permission.ALLOW), (ANY, Permission.ALLOW)]
+
+
+def test_operations_of_this_login() -> None:
+    response: Any = MetadataResponse
+    row = response.MetadataResponseTopic
+    rows = [
+        row(error_code=code, name=name, is_internal=False, partitions=[], authorized_operations=may)
+        for code, name, may in ((0, "a", {3, 8, 99}), (29, "hidden", None), (3, "none", None))
+    ]
+    cluster = Cluster(response(version=8, topics=rows))
+    found = KafkaAclAdmin(cluster, name="c").own_operations(["a", "hidden", "none"])
+    assert found == {"a": {"READ", "DESCRIBE"}, "hidden": frozenset()}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_producers_of_each_partition(cluster: Cluster) -> None:
     second.mark(9, 4, coordinator_epoch=0, commit=False)
     assert cluster.states(T0, T1, T2) == {
         T0: {7: ProducerState(0, 6, 1_001, -1), 8: ProducerState(3, 1, 1_001, 2)},
-        T1: {9: ProducerState(4, -1, 1_000, -1)},
+        T1: {9: ProducerState(4, -1, 1_000, -1, 0)},
         T2: {},
     }
     assert sorted(cluster.calls) == [1, 2]

@@ -28,7 +28,7 @@ from ureplicator_controller.api.services.intents import IntentStore
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
 from ureplicator_controller.api.services.positions import PositionReading, PositionService
 from ureplicator_controller.api.services.topic_checks import (
-    require_not_deleting,
+    require_changeable,
     require_partition,
 )
 
@@ -125,7 +125,7 @@ class AuditService:
         return self._editor.edit(path, decide, lambda node: node is None)
 
     def _auditable(self, config: RouteConfig, key: TopicKey) -> TopicIntent:
-        intent = require_not_deleting(key, self._intents.find(key), self._intents.known)
+        intent = require_changeable(key, self._intents.find(key), self._intents.known)
         if intent.stopped:
             raise conflict(
                 f"{key.topic} was stopped: {intent.stopped}",

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.config.route import RouteConfig
+from ureplicator_common.cutovers import Turn
 from ureplicator_common.kafka import LogReader
+from ureplicator_common.kafka.groups import GroupList
 from ureplicator_common.model import DeletionPolicy, Delivery, Route, TopicKey
 from ureplicator_common.znode_contents import SyncKind
 from ureplicator_common.znodes.codec import UnreadableContent
@@ -42,6 +44,7 @@ from ureplicator_controller.core.groups.selection import GroupFilter
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.groups.way_back import reversed_topics
 from ureplicator_controller.core.syncs.topics import route_settings
+from ureplicator_controller.engines.cutover.era_reader import EraReader
 from ureplicator_controller.engines.groups.survey import RouteClusters, Survey
 from ureplicator_controller.engines.groups.sync import write
 from ureplicator_controller.engines.groups.way_back import reversed_clusters
@@ -177,6 +180,24 @@ class GroupService:
             )
             opened.pop_all()
         return _Way(config, reversed_, reversed_topics(topics), back=True)
+
+    def on_topics(
+        self, config: RouteConfig, names: Collection[str], *, turns: Sequence[Turn] = ()
+    ) -> tuple[Sequence[GroupDecision], GroupList]:
+        """Decisions about all groups of the source with regard to these topics, and the list of groups.
+        `turns`: of the topics, where they were copied in the other direction before."""
+        chosen = {
+            name: topic for name, topic in self._topics(config.route).items() if name in names
+        }
+        with ExitStack() as opened:
+            clusters = opened.enter_context(closing(self._clusters(config.route)))
+            if turns:
+                back = self._clusters(Route(config.target, config.source))
+                opened.enter_context(closing(back))
+                copied = EraReader(clusters.copied, back.copied, route=config.route, turns=turns)
+                clusters = replace(clusters, copied=copied)
+            survey = Survey(clusters, selected=_ALL)
+            return survey.read(chosen), survey.source_list
 
     def translate(self, config: RouteConfig, wanted: TranslateQuery) -> tuple[str, int, int]:
         """Target topic, source offset and target offset."""

@@ -28,7 +28,7 @@ from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.node_editor import NodeEditor, decoded
 from ureplicator_controller.api.services.topic_checks import (
     require_absent,
-    require_not_deleting,
+    require_changeable,
     target_conflict,
 )
 from ureplicator_controller.engines.claims.within_fleet import TargetTaken, claim, ensure_parents
@@ -110,7 +110,7 @@ class IntentStore:
         """Change the intent of a topic that is not being deleted; returns the intent afterwards."""
 
         def checked(now: TopicIntent | None) -> TopicIntent:
-            return change(require_not_deleting(key, now, self.known))
+            return change(require_changeable(key, now, self.known))
 
         changed = self.write(key, checked, condition)
         assert changed is not None

@@ -34,7 +34,7 @@ from ureplicator_controller.api.http.problems import Problem, bad_request, confl
 from ureplicator_controller.api.services.fleet_cache import FleetCache
 from ureplicator_controller.api.services.intents import IntentStore
 from ureplicator_controller.api.services.topic_checks import (
-    require_not_deleting,
+    require_changeable,
     require_partition,
 )
 from ureplicator_controller.core.positions.effects import PositionEffect, effect_of
@@ -142,7 +142,7 @@ class PositionService:
 
     def _changeable(self, key: TopicKey, condition: Precondition) -> TopicIntent:
         found = self._intents.find(key, condition)
-        return _not_stopped(key, require_not_deleting(key, found, self._intents.known))
+        return _not_stopped(key, require_changeable(key, found, self._intents.known))
 
     def _planned(
         self,

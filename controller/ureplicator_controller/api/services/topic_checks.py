@@ -63,12 +63,19 @@ def not_whitelisted(detail: str) -> Problem:
     )
 
 
-def require_not_deleting(
+def require_changeable(
     key: TopicKey, intent: TopicIntent | None, known: Collection[TopicKey] = ()
 ) -> TopicIntent:
+    """The intent, if operators may change it."""
     found = require_whitelisted(key, intent, known)
     if found.state is TopicState.DELETING:
         raise _deleting(key)
+    if found.state is TopicState.REVERSED:
+        raise conflict(
+            f"{key.topic} is not copied on {key.route}: a cutover has moved its clients to the target",
+            field="topic",
+            hint="GET /cutovers names it; ureplicator cutover back moves them back",
+        )
     return found
 
 
@@ -79,7 +86,7 @@ def require_not_shrinking(
     known: Collection[TopicKey] = (),
 ) -> TopicIntent:
     """The intent, if it may be expanded to this number of partitions."""
-    found = require_not_deleting(key, intent, known)
+    found = require_changeable(key, intent, known)
     if partitions < found.partitions:
         raise bad_request(
             f"{key.topic} has {found.partitions} partitions already; the number cannot shrink",

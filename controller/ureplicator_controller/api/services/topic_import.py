@@ -25,7 +25,7 @@ from ureplicator_controller.api.services.intents import IntentStore
 from ureplicator_controller.api.services.topic_checks import (
     check_numbers,
     check_partition_count,
-    require_not_deleting,
+    require_changeable,
 )
 from ureplicator_controller.api.services.topic_clusters import TargetNames, TopicClusters
 from ureplicator_controller.core.reporting.export import (
@@ -150,7 +150,7 @@ class TopicImporter:
         key = TopicKey(config.route, topic)
         before = self._intents.find(key)
         if before is not None:
-            require_not_deleting(key, before)
+            require_changeable(key, before)
         named = given.get("target_topic") or (before.target_topic if before is not None else "")
         given = {**given, "target_topic": picture.names.target_topic(config, topic, named)}
         wanted = wanted_intent(before, given, source() if before is None else None)
@@ -215,7 +215,7 @@ class TopicImporter:
         paths, request_id = self._fleet.paths, self._new_id()
 
         def decide(node: Node | None) -> Edit[ImportedTopic]:
-            before = require_not_deleting(key, self._intents.decoded(key, node))
+            before = require_changeable(key, self._intents.decoded(key, node))
             wanted = wanted_intent(before, given, None)
             made, checks = self._imported(key, before, wanted, picture)
             result = replace(done, made=made)

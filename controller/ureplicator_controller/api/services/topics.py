@@ -26,7 +26,7 @@ from ureplicator_controller.api.services.intents import IntentStore
 from ureplicator_controller.api.services.topic_checks import (
     check_partition_count,
     require_absent,
-    require_not_deleting,
+    require_changeable,
     require_not_shrinking,
     require_whitelisted,
 )
@@ -182,7 +182,7 @@ class TopicService:
         A restart copies the topics that have this name now, from their first records.
         """
         key = TopicKey(config.route, topic)
-        before = require_not_deleting(key, self._intents.find(key, condition), self._intents.known)
+        before = require_changeable(key, self._intents.find(key, condition), self._intents.known)
         if not before.stopped:
             return self._set_state(config, topic, TopicState.ACTIVE, condition)
         if not restart:

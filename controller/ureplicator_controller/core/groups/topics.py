@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ureplicator_common.model import LaneKind, Route
+from ureplicator_common.model import LaneKind, Route, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -24,8 +24,11 @@ class RouteTopic:
     is_raw: bool = True
 
 
-def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
-    """Readable topics of the route by their names at the source."""
+def route_topics(
+    snapshot: Snapshot, route: Route, *, reversed_too: bool = False
+) -> Mapping[str, RouteTopic]:
+    """Readable topics of the route by their names at the source; `reversed_too`: also those that a cutover
+    has reversed, so that nothing is copied there any more."""
     settings = snapshot.routes.get(route)
     if settings is None:
         return {}
@@ -38,5 +41,7 @@ def route_topics(snapshot: Snapshot, route: Route) -> Mapping[str, RouteTopic]:
             is_raw=settings.value.lane(key.topic) is LaneKind.RAW,
         )
         for key, stored in snapshot.topics.items()
-        if key.route == route and key not in snapshot.unreadable_topics
+        if key.route == route
+        and key not in snapshot.unreadable_topics
+        and (reversed_too or stored.value.state is not TopicState.REVERSED)
     }

@@ -32,6 +32,7 @@ from ureplicator_controller.core.planning.steps import Evict, Step
 from ureplicator_controller.core.planning.switches import is_rebalance_due
 from ureplicator_controller.core.reporting.audit_events import audit_events
 from ureplicator_controller.core.reporting.authorship import cause
+from ureplicator_controller.core.reporting.cutover_events import cutover_events
 from ureplicator_controller.core.reporting.gap_events import gap_events
 from ureplicator_controller.core.state.exclusions import ROUTE_PAUSED, ROUTE_RESUMED
 from ureplicator_controller.core.state.external_view import ideal_entry, is_active
@@ -53,6 +54,7 @@ def fleet_events(
             *_switch_events(before, now),
             *_position_events(before, now),
             *audit_events(before, now),
+            *cutover_events(before, now),
         ]
     )
     moves = _move_events(now, steps)

@@ -2,7 +2,7 @@
 
 The plan takes such a partition from its owner and gives the reason. REST shows the same reasons, so
 that an intended stop can be distinguished from a failure. Where several reasons apply, the first counts:
-topic deleted, stopped, route not configured, paused, route paused, blacklisted, position requested.
+topic deleted, stopped, route not configured, reversed, paused, route paused, blacklisted, position requested.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ureplicator_common.model import Partition, Route, TopicKey, TopicState
 from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.core.state.snapshot import Snapshot
 
+REVERSED = "reversed: a cutover has moved its clients to the target"
 PAUSED = "paused"
 ROUTE_PAUSED = "paused: the whole route"
 ROUTE_RESUMED = "route resumed"
@@ -32,7 +33,7 @@ POSITION_REQUESTED = "position requested"
 class ExcludedPartitions:
     """Partitions of one topic that are excluded for the same reason.
 
-    `state` is the reason as a keyword: paused, blacklisted, stopped or position requested.
+    `state` is the reason as a keyword: paused, reversed, blacklisted, stopped or position requested.
     """
 
     key: TopicKey
@@ -56,6 +57,8 @@ def exclusion_reason(
         return f"{STOPPED}{intent.stopped}"
     if not is_route_configured:
         return ROUTE_UNCONFIGURED
+    if intent.state is TopicState.REVERSED:
+        return REVERSED
     if intent.state is TopicState.PAUSED:
         return PAUSED
     if is_route_paused:

@@ -35,6 +35,7 @@ from ureplicator_common.audits import (
 )
 from ureplicator_common.config.roles import ControllerSettings
 from ureplicator_common.coordination import Node
+from ureplicator_common.cutovers import Cutover, CutoverRequest
 from ureplicator_common.model import Partition, Route, RouteSettings, SessionId, TopicKey, WorkerId
 from ureplicator_common.znode_contents import (
     Assignment,
@@ -57,6 +58,7 @@ from ureplicator_common.znodes.audits import (
     decode_auditor,
     decode_follower,
 )
+from ureplicator_common.znodes.cutovers import decode_cutover, decode_cutover_request
 from ureplicator_common.znodes.fleet import decode_history, decode_isolated, decode_switches
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_common.znodes.routes import decode_memory, decode_route, decode_sync
@@ -149,7 +151,8 @@ class Snapshot:
     evicted and have not confirmed their assignment since (`planning.eviction`).
 
     `harm`: how settings of target topics refuse, change or delete records of their source topics, by a
-    leader's last look. Decisions of the leader never depend on it.
+    leader's last look. Decisions of the leader never depend on it. `cutovers` and their requests are by name:
+    the plan does not depend on them either.
 
     `absent_since`, `present_since`, `pending_releases` and `load_review_at_s` (time of the
     next load review) are in the observer's monotonic seconds. `without_capacity`: workers that lack
@@ -190,6 +193,8 @@ class Snapshot:
     isolated: tuple[IsolatedSubject, ...] = ()
     audits: Audits = field(default_factory=Audits)
     harm: Mapping[TopicKey, str] = field(default_factory=dict)
+    cutovers: Mapping[str, Stored[Cutover]] = field(default_factory=dict)
+    cutover_requests: Mapping[str, Stored[CutoverRequest]] = field(default_factory=dict)
     delays: Delays = Delays()
     limits: BalanceLimits = BalanceLimits()
 
@@ -221,7 +226,8 @@ def parse(
     switches = decoder.read_one(paths.settings, decode_switches)
     isolated = decoder.read_one(paths.isolated, decode_isolated)
     audits = _audits(decoder, paths)
-    harm = _harm(decoder, paths)
+    cutovers, _ = decoder.read(paths.cutovers.states, 1, str, decode_cutover)
+    cutover_requests, _ = decoder.read(paths.cutovers.requests, 1, str, decode_cutover_request)
     for worker in live:
         decoder.cache.keep(paths.measures.load(worker))
     decoder.cache.end_cycle()
@@ -229,9 +235,7 @@ def parse(
     shares = _completed(shares, bad_shares, lambda worker: nodes[paths.slot_shares(worker)], {})
     sessions = {worker: stored.owner for worker, stored in live.items()}
     sessions |= {worker: nodes[paths.worker_live(worker)].stat.owner for worker in bad_live}
-    for worker, stored in known.items():
-        if sessions.get(worker) == stored.value.evicted_session:
-            del sessions[worker]
+    sessions = _without_evicted(sessions, known)
     epoch = nodes.get(paths.epoch)
     return Snapshot(
         fleet=fleet,
@@ -261,8 +265,20 @@ def parse(
         history=history,
         isolated=isolated.value if isolated else (),
         audits=audits,
-        harm=harm,
+        harm=_harm(decoder, paths),
+        cutovers=cutovers,
+        cutover_requests=cutover_requests,
     )
+
+
+def _without_evicted(
+    sessions: Mapping[WorkerId, SessionId], known: Mapping[WorkerId, Stored[KnownWorker]]
+) -> dict[WorkerId, SessionId]:
+    return {
+        worker: session
+        for worker, session in sessions.items()
+        if worker not in known or known[worker].value.evicted_session != session
+    }
 
 
 def _completed(

@@ -43,6 +43,7 @@ class ValidationCounts:
             "numErrorTopicPartitions": self.error,
             "numErrorTopics": self.error_topics,
             "numPausedTopicPartitions": self.excluded.get("paused", 0),
+            "numReversedTopicPartitions": self.excluded.get("reversed", 0),
             "numBlacklistedTopicPartitions": self.excluded.get("blacklisted", 0),
             "numStoppedTopicPartitions": self.excluded.get("stopped", 0),
             "IdealState": dict(sorted(self.ideal_state.items())),

@@ -27,6 +27,8 @@ from dataclasses import dataclass, replace
 
 from ureplicator_common.kafka.acls import (
     ALL,
+    ALL_TOPICS,
+    ALL_USERS,
     ALLOW,
     DELETE,
     DENY,
@@ -38,7 +40,6 @@ from ureplicator_common.kafka.acls import (
 )
 from ureplicator_controller.core.syncs.topics import SyncedTopic
 
-ALL_USERS, ALL_TOPICS = "User:*", "*"
 BEHIND_ALL = "\x7f"
 """A character greater than each character of a topic's name."""
 MAX_ACLS = 10_000

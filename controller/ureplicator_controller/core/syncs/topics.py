@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ureplicator_common.model import Route, RouteSettings, TopicState
+from ureplicator_common.model import Route, RouteSettings
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 
@@ -23,7 +23,7 @@ class SyncedTopic:
 
 
 def synced_topics(snapshot: Snapshot, route: Route) -> tuple[SyncedTopic, ...]:
-    """Topics of the route, without those that are stopped, being deleted or not readable."""
+    """Topics of the route, without those that are stopped, reversed, being deleted or not readable."""
     return tuple(
         SyncedTopic(
             source=key.topic,
@@ -35,7 +35,7 @@ def synced_topics(snapshot: Snapshot, route: Route) -> tuple[SyncedTopic, ...]:
         for key, stored in sorted(snapshot.topics.items())
         if key.route == route
         and key not in snapshot.unreadable_topics
-        and stored.value.state is not TopicState.DELETING
+        and stored.value.state.has_copies
         and not stored.value.stopped
     )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ureplicator_common.model import Route, RouteSettings, TopicKey
+from ureplicator_common.model import Route, RouteSettings, TopicKey, TopicState
 from ureplicator_controller.core.state.snapshot import Snapshot
 
 ClusterTopic = tuple[str, str]
@@ -23,10 +23,14 @@ ClusterTopic = tuple[str, str]
 def copies_by_target(snapshot: Snapshot) -> dict[ClusterTopic, TopicKey]:
     """Target topics, each with the source topic that is copied to it; the first one of several.
 
-    A topic whose intent cannot be read is copied on: it counts under the name that its route gives it.
+    Those that a cutover has reversed are none any more. A topic whose intent cannot be read is copied on: it
+    counts under the name that its route gives it.
     """
     found: dict[ClusterTopic, TopicKey] = {}
     for key in sorted({*snapshot.topics, *snapshot.unreadable_topics}):
+        stored = snapshot.topics.get(key)
+        if stored is not None and stored.value.state is TopicState.REVERSED:
+            continue
         found.setdefault((key.route.target, _target_topic(snapshot, key)), key)
     return found
 

@@ -187,7 +187,7 @@ class _Reconciler:
         outlooks = Outlooks(rules.source_deletion, self._snapshot, rules.route)
         for key, stored in sorted(self._snapshot.topics.items()):
             intent = stored.value
-            if key.route != rules.route or intent.state is TopicState.DELETING:
+            if key.route != rules.route or not intent.state.has_copies:
                 continue
             other = other_cluster(intent, self._cluster_ids.get(rules.route.source, ""))
             reason = other or stop_reason(key, intent, source, target)

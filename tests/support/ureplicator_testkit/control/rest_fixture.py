@@ -61,7 +61,9 @@ from ureplicator_testkit.kafka.clients import (
     MemoryPositionReader,
     MemoryTopicAdmin,
 )
+from ureplicator_testkit.kafka.memory_acls import MemoryAclAdmin
 from ureplicator_testkit.kafka.memory_groups import MemoryConsumerGroups
+from ureplicator_testkit.kafka.memory_writers import MemoryWriters
 
 ONE_ROUTE = ({"source": "source", "target": "target"},)
 ROUTE = Route("source", "target")
@@ -103,6 +105,8 @@ class RestFixture:
         )
         self.clusters = {name: MemoryTopicAdmin() for name in sorted(names)}
         self.principals = {name: MemoryPrincipals() for name in sorted(names)}
+        self.acls = {name: MemoryAclAdmin() for name in sorted(names)}
+        self.writers = {name: MemoryWriters() for name in sorted(names)}
         self.positions = MemoryPositionReader()
         self.source_groups = MemoryPositionReader()
         """Groups of the cluster `source`; `positions` are of all others."""
@@ -130,6 +134,8 @@ class RestFixture:
             positions=self._positions_of,
             logs=self.logs.__getitem__,
             principals=self.principals.__getitem__,
+            acls=self.acls.__getitem__,
+            writers=self.writers.__getitem__,
             claims=lambda name: self.claims[name].log(),
             groups=lambda _: RouteClusters(
                 source=self.groups, target=self.groups_there, copied=self.copied

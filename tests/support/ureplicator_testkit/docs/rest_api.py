@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ureplicator_testkit.control.rest_fixture import RestFixture
+from ureplicator_testkit.docs.cutover_calls import CUTOVER_CALLS, cutover_world
 from ureplicator_testkit.docs.example_calls import (
     CALLS,
     REFUSED_CALL,
@@ -40,7 +42,9 @@ def reference() -> str:
     """The generated part of the page: all calls by subject."""
     with closing(example_world()) as world:
         schema: Schema = world.call("GET", "/openapi.json").get_json()
-        examples = {(call.method, call.rule): (call, *response_text(world, call)) for call in CALLS}
+        examples = _examples(world, CALLS)
+    with closing(cutover_world()) as world:
+        examples |= _examples(world, CUTOVER_CALLS)
     sections: dict[str, list[str]] = {}
     for path, item in schema["paths"].items():
         for method in sorted(item, key=lambda method: _ORDER.index(method.upper())):
@@ -56,6 +60,12 @@ def reference() -> str:
     for name, calls in sections.items():
         parts += [f"## {name.capitalize()}", *calls]
     return "\n\n".join(parts)
+
+
+def _examples(
+    world: RestFixture, calls: Sequence[ExampleCall]
+) -> dict[tuple[str, str], tuple[ExampleCall, int, str]]:
+    return {(call.method, call.rule): (call, *response_text(world, call)) for call in calls}
 
 
 def refusal() -> str:

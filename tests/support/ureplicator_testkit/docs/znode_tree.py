@@ -20,6 +20,14 @@ from ureplicator_common.audits import (
     TopicAudit,
     VerifiedRange,
 )
+from ureplicator_common.cutovers import (
+    Cutover,
+    CutoverPlan,
+    CutoverRequest,
+    CutoverState,
+    Step,
+    Wanted,
+)
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, TopicAcl
 from ureplicator_common.model import (
     Delivery,
@@ -64,6 +72,7 @@ from ureplicator_common.znodes.audits import (
     encode_auditor,
     encode_follower,
 )
+from ureplicator_common.znodes.cutovers import encode_cutover, encode_cutover_request
 from ureplicator_common.znodes.fleet import (
     encode_controller,
     encode_history,
@@ -127,6 +136,7 @@ def znode_rows() -> Iterator[ZnodeRow]:
     yield from _decisions()
     yield from _reports()
     yield from _audits()
+    yield from _cutovers()
 
 
 def _processes() -> Iterator[ZnodeRow]:
@@ -326,6 +336,38 @@ def _syncs() -> Iterator[ZnodeRow]:
     yield ZnodeRow("syncs/heartbeats/<route>", False, writer, beats)
     claims = "last passes over the claims on target topics of"
     yield ZnodeRow("syncs/claims/<route>", False, writer, claims)
+
+
+def _cutovers() -> Iterator[ZnodeRow]:
+    plan = CutoverPlan("0d5c1b7f3a9e2468", _KEY.route, ("orders",), topics={"orders": 4})
+    run = "rack-7-5f0c2a81"
+    yield ZnodeRow(
+        "cutover-requests/<name>",
+        False,
+        "REST",
+        "the plan of a cutover, and what operators want of it",
+        encode_cutover_request(
+            CutoverRequest(plan, Wanted.START, run, f"{run}/olga", _NOW_MS - 2_000)
+        ),
+    )
+    yield ZnodeRow(
+        "cutovers/<name>",
+        False,
+        "leader",
+        "the run of a cutover that is under way, or the last one: all that a successor needs",
+        encode_cutover(
+            Cutover(
+                run=run,
+                plan=plan,
+                state=CutoverState.FENCED,
+                wanted=Wanted.START,
+                fenced_ms=_NOW_MS - 1_400,
+                fencing=True,
+                steps=(Step(CutoverState.FENCED, _NOW_MS - 1_100, 300),),
+                ends={"orders": (62_500, 62_500, 62_480, 62_500)},
+            )
+        ),
+    )
 
 
 def _audits() -> Iterator[ZnodeRow]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from ureplicator_common.errors import OperatingError
-from ureplicator_common.kafka.acls import TopicAcl
+from ureplicator_common.kafka.acls import DESCRIBE, TopicAcl, not_shown
+from ureplicator_testkit.kafka.authorizer import Authorizer
 
 
 class MemoryAclAdmin:
     """`failure`: raised by every request; `refused`: rights that are neither added nor removed, and why.
     `opens`: whether topics without rights may be open to everyone. `ids`: of its topics; None: as asked for.
-    `reading` is called when rights are read; `changes`: what was added (+) and removed (-), in order."""
+    `reading` is called when rights are read; `changes`: what was added (+) and removed (-), in order.
+    `behind`: brokers that show other rights, or do not respond; `login`: whose operations are shown, `host`:
+    from where; `super_users`: of the brokers."""
 
     def __init__(self) -> None:
         self.acls: set[TopicAcl] = set()
@@ -21,6 +24,9 @@ class MemoryAclAdmin:
         self.opens = False
         self.ids: dict[str, str] | None = None
         self.changes: list[tuple[str, TopicAcl]] = []
+        self.behind: dict[str, Collection[TopicAcl] | OperatingError] = {}
+        self.login, self.host = "User:fleet", "127.0.0.1"
+        self.super_users: Collection[str] = ()
 
     def read(self) -> frozenset[TopicAcl]:
         self._request()
@@ -31,6 +37,25 @@ class MemoryAclAdmin:
     def opens_topics(self) -> bool:
         self._request()
         return self.opens
+
+    def own_operations(self, topics: Collection[str]) -> Mapping[str, frozenset[str]]:
+        self._request()
+        authorizer = Authorizer(self.acls, opens_topics=self.opens, super_users=self.super_users)
+        shown = {topic: authorizer.operations(self.login, self.host, topic) for topic in topics}
+        return {name: found if DESCRIBE in found else frozenset() for name, found in shown.items()}
+
+    def brokers_without(
+        self, *, added: Collection[TopicAcl], removed: Collection[TopicAcl]
+    ) -> Mapping[str, str]:
+        self._request()
+        brokers = {"broker 1": self.acls, **self.behind}
+        found = {
+            name: str(shown)
+            if isinstance(shown, OperatingError)
+            else not_shown(shown, added=added, removed=removed)
+            for name, shown in brokers.items()
+        }
+        return {name: reason for name, reason in found.items() if reason}
 
     def others(self, topics: Mapping[str, str]) -> frozenset[str]:
         self._request()

@@ -5,7 +5,7 @@ Run as a program it makes the archives of Kafka's classes, from which the broker
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from ureplicator_testkit.servers.broker_config import Node, zookeeper_config
@@ -15,19 +15,35 @@ from ureplicator_testkit.servers.zookeeper import ZooKeeperServer
 
 
 def kafka_of_version(
-    version: str, *, name: str, properties: Mapping[str, str] | None = None
+    version: str,
+    *,
+    name: str,
+    properties: Mapping[str, str] | None = None,
+    listeners: Sequence[str] = (),
 ) -> KafkaCluster:
     kind = ZooKeeperKafka if version < "3" else KafkaCluster
-    return kind(name=name, version=version, properties=properties, heap_mb=256)
+    return kind(name=name, version=version, properties=properties, listeners=listeners, heap_mb=256)
 
 
 class ZooKeeperKafka(KafkaCluster):
     """A Kafka with a ZooKeeper of its own."""
 
     def __init__(
-        self, *, name: str, version: str, properties: Mapping[str, str] | None, heap_mb: int
+        self,
+        *,
+        name: str,
+        version: str,
+        properties: Mapping[str, str] | None,
+        listeners: Sequence[str],
+        heap_mb: int,
     ) -> None:
-        super().__init__(name=name, version=version, properties=properties, heap_mb=heap_mb)
+        super().__init__(
+            name=name,
+            version=version,
+            properties=properties,
+            listeners=listeners,
+            heap_mb=heap_mb,
+        )
         self._zookeeper = ZooKeeperServer(name=f"{name}-zookeeper", heap_mb=64)
 
     def start(self) -> Self:

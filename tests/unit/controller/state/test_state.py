@@ -258,6 +258,7 @@ def test_online_at_its_owner_is_no_mismatch() -> None:
         "numErrorTopicPartitions": 0,
         "numErrorTopics": 0,
         "numPausedTopicPartitions": 0,
+        "numReversedTopicPartitions": 0,
         "numBlacklistedTopicPartitions": 0,
         "numStoppedTopicPartitions": 0,
         "IdealState": {"a": 1, "b": 0},

@@ -103,6 +103,7 @@ function exclusionLabels(validation, topics) {
 function excludedCounts(validation) {
   const counts = [
     [validation.numPausedTopicPartitions, "paused"],
+    [validation.numReversedTopicPartitions, "reversed"],
     [validation.numBlacklistedTopicPartitions, "blacklisted"],
     [validation.numStoppedTopicPartitions, "stopped"],
   ].filter(([count]) => count);

@@ -89,7 +89,7 @@ class ImportTopicBody(Body):
         description=f"a whole number from 0 to {MAX_TOPIC_PARTITIONS}",
         examples=[4],
     )
-    state: Literal["active", "paused"] = Field(
+    state: Literal["active", "paused", "reversed"] = Field(
         title="a state", description="active or paused", examples=["active"]
     )
     blacklisted: Ranges = Field(default="", title="a list of partitions", description=RANGES_HINT)
@@ -152,7 +152,7 @@ class TopicEntry(ImportTopicBody):
             description=f"a whole number from 0 to {MAX_TOPIC_PARTITIONS}",
         )
     )
-    state: Literal["active", "paused"] | None = Field(  # type: ignore[assignment]
+    state: Literal["active", "paused", "reversed"] | None = Field(  # type: ignore[assignment]
         default=None, title="a state", description="active or paused", examples=["active"]
     )
     listed: bool = Field(

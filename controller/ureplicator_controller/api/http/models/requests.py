@@ -233,10 +233,12 @@ class TopicsQuery(RouteQuery):
     route: Annotated[str, AfterValidator(_route_name)] | None = Field(
         default=None, title="a route", description="as in west.east"
     )
-    state: Literal["active", "paused", "deleting", "stopped", "blacklisted"] | None = Field(
-        default=None,
-        title="a state",
-        description="state that takes effect: active, paused, deleting, stopped or blacklisted",
+    state: Literal["active", "paused", "reversed", "deleting", "stopped", "blacklisted"] | None = (
+        Field(
+            default=None,
+            title="a state",
+            description="state that takes effect: active, paused, deleting, stopped or blacklisted",
+        )
     )
     match: str | None = Field(
         default=None,

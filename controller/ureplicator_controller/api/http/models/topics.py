@@ -59,9 +59,9 @@ class TopicDetails(ResponseModel):
     targetTopic: str = Field(description="name on the target")
     lane: LaneKind
     state: TopicState
-    effectiveState: Literal["active", "paused", "deleting", "stopped", "blacklisted"] = Field(
-        description="state with stops and blacklist; `state` is what operators have set"
-    )
+    effectiveState: Literal[
+        "active", "paused", "reversed", "deleting", "stopped", "blacklisted"
+    ] = Field(description="state with stops and blacklist; `state` is what operators have set")
     stopped: str = Field(description="why the leader stopped it; empty: it is not stopped")
     topicBlacklisted: bool = Field(description="whether the whole topic is blacklisted")
     sourceTopicId: str = Field(description="id of the source topic; empty: not known yet")

@@ -21,7 +21,7 @@ class ExcludedPartitions(ResponseModel):
     route: str
     topic: str
     partitions: list[int]
-    state: Literal["paused", "blacklisted", "stopped", "position requested"]
+    state: Literal["paused", "reversed", "blacklisted", "stopped", "position requested"]
     reason: str
 
 
@@ -38,6 +38,7 @@ class ValidationResult(ResponseModel):
     numErrorTopicPartitions: int
     numErrorTopics: int
     numPausedTopicPartitions: int = Field(description="of the offline ones")
+    numReversedTopicPartitions: int = Field(description="of the offline ones")
     numBlacklistedTopicPartitions: int = Field(description="of the offline ones")
     numStoppedTopicPartitions: int = Field(description="of the offline ones")
     IdealState: dict[str, int] = Field(description="worker -> partitions that it should own")
