@@ -80,7 +80,7 @@ def _translated(here: list[int], there: list[int], offset: int) -> int | None:
 
 class Copier(Process):
     """A worker that copies. `deaf`: turns in which its copiers go on, and it hears nothing of ZooKeeper;
-    `pace`: likelihood of each step of a takeover in a turn."""
+    `pace`: likelihood of each step of a takeover and of a release in a turn."""
 
     fleet: CopyingFleet
     deaf = 0
@@ -170,12 +170,12 @@ class Copier(Process):
             self.connect()
         self.fleet.register_again(self)
         self._tick()
-        if dice.random() < 0.9:
+        if dice.random() < self.pace:
             self.read()
         self.fence_former()
         acts = (self.start, self.fence, self.position, self.name_producer)
         for partition in sorted(self.added):
-            if dice.random() < 0.7:
+            if dice.random() < self.pace:
                 self.release(partition)
             for act in acts:
                 if dice.random() < self.pace:

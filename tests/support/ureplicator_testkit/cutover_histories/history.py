@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
@@ -30,9 +30,10 @@ WATCHED_S = (0.5, 2.0, 5.0)
 
 
 class History:
-    """`open`: cluster that clients are to write to. `troubled`: topics that operators have deleted."""
+    """`open`: cluster that clients are to write to. `troubled`: topics that operators have deleted. `script`:
+    of the operators; None: it is drawn, and so are faults."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, script: Sequence[Run] | None = None) -> None:
         self.dice = dice = Random(seed)  # noqa: S311  # repeatable
         self.chances = Chances()
         self.clusters = {name: Cluster(name, TOPICS, dice) for name in CLUSTERS}
@@ -47,13 +48,17 @@ class History:
         self.acknowledged: defaultdict[TopicPartition, list[int]] = defaultdict(list)
         self.readers = [Reader("g", "a"), Reader("h", "a", goes_on=dice.random() < 0.7)]
         self.judge = Judge(self)
-        self.kind = dice.choice((FenceKind.ACL, FenceKind.ACL, FenceKind.NONE, FenceKind.COMMAND))
+        kinds = (FenceKind.ACL, FenceKind.ACL, FenceKind.NONE, FenceKind.COMMAND)
+        self.kind = script[0].fence if script else dice.choice(kinds)
         self.writers = self._first_writers()
-        self.operator = Operator(self, self._script())
+        self.operator = Operator(self, self._script() if script is None else script)
         self.leader: Leader | None = None
+        self.leaders = 0
         self.stale: list[Leader] = []
         self._is_nested = False
-        self._draw_faults()
+        self._likely: dict[Callable[[], None], float] = {}
+        if script is None:
+            self._draw_faults()
         for id in ("a", "b"):
             self.fleet.start_worker(id)
 
@@ -79,10 +84,21 @@ class History:
                 aborts_transactions=dice.random() < 0.3,
                 abort_after_s=dice.choice((0.1, 0.5, 2.0, 8.0)) if dice.random() < 0.35 else None,
                 limit_s=dice.choice((5.0, 20.0, 60.0)),
+                impatient=dice.random() < 0.1,
                 early=dice.random() < 0.4,
             )
             for number in range(count)
         ]
+
+    @property
+    def count(self) -> dict[str, int]:
+        """Counters of what happened."""
+        return {
+            "epochs": self.leaders,
+            "records": self._records,
+            "late records": len(self.judge.late),
+            **self.judge.count,
+        }
 
     def _draw_faults(self) -> None:
         dice = self.dice
@@ -302,6 +318,7 @@ class History:
     def _lead(self) -> None:
         if self.leader is None and self.dice.random() < 0.4:
             self.leader = Leader(self)
+            self.leaders += 1
         for leader in (self.leader, *self.stale):
             if leader is not None:
                 self._lead_on(leader)
@@ -430,7 +447,7 @@ def _errors_raised() -> Iterator[None]:
 
 
 def play(seed: int) -> History:
-    """Raises Violation."""
+    """The history of a seed. Raises Violation."""
     history = History(seed)
     history.run()
     return history

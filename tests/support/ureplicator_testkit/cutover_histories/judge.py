@@ -14,6 +14,7 @@ C   everything comes to an end
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ class Judge:
         self.tampered: set[str] = set()
         self.rights = {name: set(cluster.acls.acls) for name, cluster in world.clusters.items()}
         self.node: Cutover | None = None
+        self.count: Counter[str] = Counter()
         self.was_closed: dict[str, bool] = {}
         self._seen_at = 0
         self._looked = 0
@@ -67,12 +69,12 @@ class Judge:
 
     # The node.
 
-    def begin(self) -> None:
-        """A run is requested: note what an abort has to leave."""
+    def _begin(self, node: Cutover) -> None:
+        """Note what an abort has to leave."""
         clusters = self.world.clusters
         self.was_closed = {name: cluster.gateway_closed for name, cluster in clusters.items()}
-        other = self.world.other
-        self._groups = {reader.id: reader.offsets(other) for reader in self.world.readers}
+        target = clusters[node.plan.route.target]
+        self._groups = {reader.id: reader.offsets(target) for reader in self.world.readers}
         self._intents = self._states()
 
     def _states(self) -> dict[TopicKey, TopicState]:
@@ -108,6 +110,7 @@ class Judge:
             raise Violation("T", f"a run begins as {self.node.state}")
         if before is not None and before.state in BEFORE_OPEN and before.fencing:
             raise Violation("T", f"a run begins while another one is {before.state}")
+        self._begin(self.node)
 
     def _moved(self, before: Cutover) -> None:
         node = self.node
@@ -120,6 +123,7 @@ class Judge:
         if node.state is CutoverState.GROUPS:
             self._looked = self.world.time()
             self._check_members(node)
+        self.count[node.state] += 1
         reached = {OPEN: self._opened, ABORTED: self._aborted, DONE: self._done}
         if node.state in reached:
             reached[node.state](node)
@@ -168,7 +172,11 @@ class Judge:
         target = self.world.clusters[node.plan.route.target]
         for reader in self.world.readers:
             is_told = f"group {reader.id}" in node.reason
-            if reader.offsets(target) != self._groups[reader.id] and not is_told:
+            if (
+                reader.home != target.name
+                and reader.offsets(target) != self._groups[reader.id]
+                and not is_told
+            ):
                 text = f"{reader.offsets(target)}, not {self._groups[reader.id]}"
                 raise Violation("A", f"group {reader.id} is at {text}")
         now = self._states()

@@ -42,6 +42,8 @@ class Run:
     aborts_transactions: bool = False
     abort_after_s: float | None = None
     limit_s: float = 60.0
+    impatient: bool = False
+    """The same plan is requested again while it is carried out, as by two operators at once."""
     early: bool = False
     """The next run begins as soon as this one is OPEN."""
 
@@ -96,7 +98,6 @@ class Operator:
             self._script[0] = replace(self.run, rehearses=False)
             wanted = Wanted.REHEARSE
         self.request = CutoverRequest(plan, wanted, f"run-{self._number}", "")
-        world.judge.begin()
         self._write(self.request)
         self.phase, self._at_s = "runs", world.fleet.now_s
 
@@ -135,6 +136,10 @@ class Operator:
             self._script[0] = replace(run, abort_after_s=None)
             if request.wanted is Wanted.START:
                 self._write(replace(request, wanted=Wanted.ABORT))
+        elif run.impatient and world.dice.random() < 0.02:
+            self._number += 1
+            self.request = request = replace(request, run=f"run-{self._number}")
+            self._write(request)
         if node is None or node.run != request.run:
             if self._is_withdrawn():
                 self._next()

@@ -83,7 +83,7 @@ class SimulatedPositions:
         }
 
     def fence(
-        self, partitions: Collection[TopicPartition], ids: Collection[str] = ()
+        self, partitions: Collection[TopicPartition], ids: Collection[str]
     ) -> tuple[str, ...]:
         for id in ids:
             self._fleet.ledger.initialise(id)
