@@ -64,7 +64,7 @@ def history(
 
 
 def _from_and_to(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Workers of a move, offsets of a gap."""
-    if event["kind"] == EventKind.GAP:
+    """Workers of a move, offsets of a gap and of a write that nothing copies."""
+    if "firstOffset" in event:
         return f"offset {event['firstOffset']:,}", f"offset {event['nextOffset']:,}"
     return event.get("from") or "", event.get("to") or event.get("worker") or ""

@@ -29,7 +29,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -57,6 +56,7 @@ from ureplicator_common.model import Route
 from ureplicator_common.pages.certificates import new_context
 from ureplicator_common.pages.metrics import FleetRegistry
 from ureplicator_common.pages.web import WebServer
+from ureplicator_common.stop_flag import StopFlag
 from ureplicator_common.znode_contents import LiveController, SyncKind
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_controller.api.access.gate import Gate
@@ -105,7 +105,7 @@ def run(
     log_json: bool = False,
 ) -> int:
     """Run controller `id` until a signal stops it; returns the exit code. For the main thread."""
-    stopping = threading.Event()
+    stopping = StopFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     collect_seldom()
@@ -144,7 +144,7 @@ class Controller:
         *,
         id: str,
         wsgi: WsgiConfig,
-        stopping: threading.Event,
+        stopping: StopFlag,
         closing: ExitStack,
     ) -> None:
         self._settings = settings

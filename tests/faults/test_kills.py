@@ -44,6 +44,9 @@ SLOTS = 2
 PAUSE_S = (0.2, 2.5)
 VISIBLE_S = 90
 SEED = 4
+SHIFTED_SHARE = 0.01
+"""Most of the records that may be shifted by one: an owner in doubt fences, and the next gap of the source
+takes that back (`docs/same-offsets.md`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(
                 wait_visible(flow, victims)
         took_s = time.monotonic() - began_s
         victims.close()
+        victims.recover()
         flow.judge()
         print(
             f"{dict(victims.killed)} killed in {took_s:.0f} s; "
@@ -136,4 +140,8 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(
         assert victims.killed.keys() == set(KINDS)
         if offsets == "same":
             found = shifts(site.source.bootstrap, site.target.bootstrap, topic)
-            assert all(counter.keys() == {0} for counter in found.values()), found
+            shifted = {n: dict(by) for n, by in found.items() if by.keys() != {0}}
+            print(f"shifted in doubt, up to the next gap: {shifted}")
+            assert all(by.keys() <= {0, 1} for by in found.values()), shifted
+            count = sum(by[1] for by in found.values())
+            assert count <= SHIFTED_SHARE * flow.reader.count, shifted

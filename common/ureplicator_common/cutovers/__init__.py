@@ -188,9 +188,10 @@ class Cutover(Content):
     what is in force there, also of former runs. `ends`: of the source, up to which it is drained; `held`:
     partitions (`topic/0`) with an open transaction behind the fence, whose end adds control records.
     `groups_before`: offsets at the target, for an abort. `groups`: outcome of each that was moved. `waits`:
-    who is in the way. `rehearsed_ms`: time that each step took in a rehearsal. `fenced_ms`: the time at which
-    the fence was begun, `opened_ms`: at which writers could go on at the target; 0: not yet. `late_offsets`:
-    all that were written behind the fence; `late` names the first of them.
+    who is in the way.
+    `rehearsed_ms`: time that each step took in a rehearsal. `fenced_ms`: the time at which the fence was
+    begun, `opened_ms`: at which writers could go on at the target; 0: not yet. `late_offsets`: all that were
+    written behind the fence; `late` names the first of them.
     """
 
     run: str

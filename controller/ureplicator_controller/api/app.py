@@ -187,18 +187,7 @@ def create_app(needs: Dependencies) -> Flask:
         fleet=fleet, clusters=needs.groups, logs=needs.logs, clock=needs.clock
     )
     app.register_api(groups.blueprint(settings=settings, groups=group_service))
-    planner = CutoverPlanner(
-        live=live,
-        fleet=fleet,
-        clusters=clusters,
-        standings=standings,
-        groups=group_service,
-        rights=RightsReader(needs.acls),
-        writers=WriterReader(needs.writers, clock=needs.clock),
-        clock=needs.clock,
-        settings=settings,
-    )
-    app.register_api(_cutovers(needs, fleet, ids, planner))
+    app.register_api(_cutovers(needs, fleet, clusters, ids, live, standings, group_service))
     app.register_api(claims.blueprint(settings=settings, claims=fleet_claims))
     app.register_api(_audits(needs, fleet, services, ids, position_service, standings))
     _register_pages(app, needs, fleet=fleet, lag_cache=lag_cache, standings=standings)
@@ -381,8 +370,25 @@ def _audits(
 
 
 def _cutovers(
-    needs: Dependencies, fleet: FleetCache, ids: RequestIds, planner: CutoverPlanner
+    needs: Dependencies,
+    fleet: FleetCache,
+    clusters: Mapping[str, ClusterTopics],
+    ids: RequestIds,
+    live: LiveRoutes,
+    standings: Standings,
+    group_service: GroupService,
 ) -> APIBlueprint:
+    planner = CutoverPlanner(
+        live=live,
+        fleet=fleet,
+        clusters=clusters,
+        standings=standings,
+        groups=group_service,
+        rights=RightsReader(needs.acls),
+        writers=WriterReader(needs.writers, clock=needs.clock),
+        clock=needs.clock,
+        settings=needs.settings,
+    )
     service = CutoverService(
         fleet=fleet,
         editor=NodeEditor(coordination=needs.coordination, fleet=fleet, request=ids.reference),

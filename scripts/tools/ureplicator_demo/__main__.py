@@ -68,8 +68,8 @@ SCALE_PAUSE_S = 2.0
 COPY_DEADLINE_S = 600.0
 POLL_INTERVAL_S = 0.1
 
-Show = Callable[[Fleet, Mapping[str, str], str], None]
-"""What is shown with a fleet and servers; topics of the demo have the name that it takes."""
+Show = Callable[[Fleet, Mapping[str, str], str], str]
+"""What is shown with a fleet, its servers and the name of a topic; what was found, in words."""
 
 console = Console(highlight=False)
 
@@ -137,9 +137,9 @@ def _run(keep: bool, extras: Sequence[str], show: Show, *, both_ways: bool) -> N
         config = configured(stack.CONFIG, FOLDER) if both_ways else stack.CONFIG
         fleet = _fleet(keep, stack.FLEET if ours else topic, servers, config)
         try:
-            show(fleet, servers, topic)
+            found = show(fleet, servers, topic)
             good = True
-            console.print(f"[green]every record is there, once, in order ({_since(began)})")
+            console.print(f"[green]{found} ({_since(began)})", soft_wrap=True)
         finally:
             leave = keep and not isinstance(sys.exception(), KeyboardInterrupt | SystemExit)
             if leave:
@@ -149,18 +149,18 @@ def _run(keep: bool, extras: Sequence[str], show: Show, *, both_ways: bool) -> N
             _clean_up(fleet, ours, good)
 
 
-def _cut_over(fleet: Fleet, servers: Mapping[str, str], topic: str) -> None:
+def _cut_over(fleet: Fleet, servers: Mapping[str, str], topic: str) -> str:
     console.print(f"[bold]2[/] one controller, {WORKERS} workers, routes in both directions")
     fleet.start()
     fleet.wait_ready(console)
     console.print(f"  the page of the move  {fleet.url}/", soft_wrap=True)
     console.print("[bold]3[/] a cutover, there and back")
-    there_and_back(fleet, servers, FOLDER, console)
+    return there_and_back(fleet, servers, FOLDER, console)
 
 
 def _show(
     fleet: Fleet, servers: Mapping[str, str], topic: str, records: int, *, scale: bool
-) -> None:
+) -> str:
     source, target = servers["SOURCE_BOOTSTRAP"], servers["TARGET_BOOTSTRAP"]
     console.print(f"[bold]2[/] one controller, {WORKERS} workers; meanwhile a topic is filled")
     fleet.start()
@@ -190,6 +190,7 @@ def _show(
     if count != records:
         raise DemoFailed(f"{count:,} records were compared, not {records:,}")
     console.print(f"  {count:,} records are equal")
+    return "every record is there, once, in order"
 
 
 def _watch(fleet: Fleet, source: str, target: str, topic: str, records: int) -> None:

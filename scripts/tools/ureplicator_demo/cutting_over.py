@@ -84,10 +84,9 @@ class Gate:
             self._file.write_text(f"{verb} done\n")
 
 
-def there_and_back(
-    fleet: Fleet, servers: Mapping[str, str], folder: Path, console: Console
-) -> None:
-    """Raises AssertionError if a record is lost or repeated, or something does not end in time."""
+def there_and_back(fleet: Fleet, servers: Mapping[str, str], folder: Path, console: Console) -> str:
+    """What was found, in words. Raises AssertionError if a record is lost or repeated, or something does not
+    end in time."""
     source = {"bootstrap.servers": servers["SOURCE_BOOTSTRAP"]}
     target = {"bootstrap.servers": servers["TARGET_BOOTSTRAP"]}
     for topic, partitions in TOPICS.items():
@@ -121,10 +120,8 @@ def there_and_back(
         has_all = partial(_has_all, end["bootstrap.servers"], wanted)
         eventually(has_all, DEADLINE_S, "both clusters have everything")
     count = sum(writer.acknowledged.values())
-    console.print(
-        f"[green]writes were blocked for {there_s:.2f} s there and {back_s:.2f} s back; {count:,} records:"
-        " 0 lost, 0 repeated"
-    )
+    blocked = f"writes were blocked for {there_s:.2f} s there and {back_s:.2f} s back"
+    return f"{blocked}; {count:,} records: 0 lost, 0 repeated"
 
 
 def _plan(fleet: Fleet, console: Console) -> None:

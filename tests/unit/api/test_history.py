@@ -175,3 +175,21 @@ def test_an_invalid_id_is_replaced(rest: RestFixture, theirs: str) -> None:
 def test_a_refused_write_has_an_id_and_a_read_has_none(rest: RestFixture) -> None:
     assert rest.call("POST", "/topics/nowhere").headers["X-Request-Id"]
     assert "X-Request-Id" not in rest.call("GET", "/topics").headers
+
+
+def test_a_write_behind_a_cutover_has_its_offsets(rest: RestFixture) -> None:
+    reason = "cutover move: written at source behind OPEN, and not copied"
+    late = PastEvent(
+        0,
+        EventKind.CUTOVER,
+        reason,
+        1_000,
+        partition=Partition(ROUTE, "orders", 2),
+        first_offset=40,
+        next_offset=42,
+    )
+    rest.put(rest.paths.history_block(0), encode_history([late]))
+    (shown,) = rest.call("GET", "/history?kind=cutover").get_json()["history"]
+    assert (shown["topic"], shown["partition"], shown["worker"]) == ("orders", 2, None)
+    assert (shown["firstOffset"], shown["nextOffset"]) == (40, 42)
+    assert "from" not in shown

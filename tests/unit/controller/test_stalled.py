@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from typing import cast
 
@@ -11,6 +10,7 @@ import pytest
 from ureplicator_common.clock import SystemClock
 from ureplicator_common.config.settings import Settings
 from ureplicator_common.errors import PermanentError
+from ureplicator_common.stop_flag import StopFlag
 from ureplicator_controller.api.rest_process import WsgiConfig
 from ureplicator_controller.daemon import STALL_TIMEOUT_S, Controller
 from ureplicator_controller.engines.control_loop import ControlLoop
@@ -42,7 +42,7 @@ def check(silent_s: float, *, session_timeout_s: float) -> None:
             settings,
             id="c",
             wsgi=WsgiConfig(config=""),
-            stopping=threading.Event(),
+            stopping=StopFlag(),
             closing=closing,
         )
         controller._check_stalled(cast("ControlLoop", SilentLoop(silent_s)))

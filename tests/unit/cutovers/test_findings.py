@@ -314,7 +314,7 @@ def rights_unread(rest: CutoverRest) -> None:
         (without_map, "groups", "blocks", "billing: no map"),
         (streams, "groups", "warning", "billing: not synced: connect groups are not synced"),
         (another_reader, "other groups", "warning", "audit: offsets of these groups"),
-        (smaller_records, "settings", "blocks", "it refuses larger batches"),
+        (smaller_records, "settings", "warning", "it refuses larger batches"),
         (other_settings, "settings", "warning", "segment.ms is 5 at the source"),
         (another_cutover, "other cutovers", "blocks", "the cutover wave has it: PLANNED"),
         (writer_without_right, "rights", "blocks", "User:shop: may WRITE orders at source"),

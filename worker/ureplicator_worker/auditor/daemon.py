@@ -41,6 +41,7 @@ from ureplicator_common.kafka.log_offsets import KafkaLogReader
 from ureplicator_common.kafka.positions import KafkaPositionReader
 from ureplicator_common.model import Route, SessionId, TopicKey
 from ureplicator_common.pages.web import WebServer
+from ureplicator_common.stop_flag import StopFlag
 from ureplicator_common.whole_file import whole_file
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_worker.audit.job import run_audit
@@ -106,7 +107,7 @@ class Auditor:
         )
         self._followed = continuous_routes(settings.routes)
         self._failures: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._stopping = threading.Event()
+        self._stopping = StopFlag()
         self._starting = False
 
     def run(self) -> int:

@@ -75,9 +75,7 @@ class KafkaWriters:
         absent = (view.missing | view.refused.keys()) & set(topics)
         unknown = [f"topic {topic}: {view.absence(topic)}" for topic in sorted(absent)]
         states = producer_states(self._client, view, [*view.leaders])
-        unknown += dict.fromkeys(
-            str(state) for state in states.values() if isinstance(state, PartitionUnavailable)
-        )
+        unknown += [str(state) for state in states.values() if _is_unknown(state)]
         held = _held(states)
         shown = self._shown(view, {"state_filters": sorted(OPEN_STATES), "producer_id_filters": []})
         claimed = [_claiming(one, held) for one in shown.open]
@@ -86,7 +84,7 @@ class KafkaWriters:
         left = held - claims
         if left:
             found += self._without_coordinator(view, left, whole=not shown.unknown)
-        return TopicTransactions(tuple(found), (*unknown, *shown.unknown))
+        return TopicTransactions(tuple(found), tuple(dict.fromkeys([*unknown, *shown.unknown])))
 
     def recent_producers(
         self,
@@ -184,6 +182,10 @@ class KafkaWriters:
         broker = next(iter(view.brokers.values()))
         codes = {row.error_code for row in self._described(broker, [uuid.uuid4().hex])}
         return codes <= {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR}
+
+
+def _is_unknown(state: StatesOrError) -> bool:
+    return isinstance(state, PartitionUnavailable)
 
 
 def _held(states: Mapping[TopicPartition, StatesOrError]) -> frozenset[tuple[int, HeldPartition]]:

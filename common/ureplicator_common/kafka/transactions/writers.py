@@ -157,8 +157,9 @@ def objection(
         case TransactionKind.ENDING:
             return AbortRefused(f"{transaction}: its outcome is decided ({transaction.state})")
         case TransactionKind.HIDDEN:
-            right = "DESCRIBE on transactional ids"
-            return AbortRefused(f"{transaction}: no coordinator shows it to us", right=right)
+            right = "DESCRIBE on all transactional ids, and on the topic __transaction_state"
+            text = f"{transaction}: a coordinator may have it, and does not show it to us"
+            return AbortRefused(text, right=right)
         case TransactionKind.HANGING if not transaction.transactional_id:
             last_ms = max(row.last_ms for row in transaction.held)
             if now_ms - last_ms <= longest_ms:

@@ -26,7 +26,11 @@ from ureplicator_controller.api.http.problems import Problem, unavailable
 COOKIE = "ureplicator_token"
 LOGIN = "/login"
 PROVIDER_RETRY_S = 10
-PAGES = ("/", "/list", "/show/topic", "/show/worker", "/show/groups")
+PAGES = (
+    "/",
+    "/list",
+    *(f"/show/{kind}" for kind in ("topic", "worker", "groups", "cutovers", "cutover")),
+)
 """Pages for people: without a token they lead to the login."""
 _SCHEME = "bearer "
 _HINT = "send Authorization: Bearer <token>, or log in at /login"

@@ -1,8 +1,9 @@
 """`/`: the dashboard, one page that shows ideal state and external view, drawn from the JSON API.
 
 It keeps no state and uses nothing but the public calls; no asset is loaded from outside. `/show/topic`,
-`/show/worker` and `/show/groups` are the pages of one topic, one worker and the consumer groups. `/list` is
-the form without scripts, drawn here from the same document as `/overview`.
+`/show/worker`, `/show/groups`, `/show/cutovers` and `/show/cutover` are the pages of one topic, one worker,
+the consumer groups, all cutovers and one. `/list` is the form without scripts, drawn here from the same
+document as `/overview`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def blueprint(
     @page.get("/show/<kind>")
     @viewer
     def show_page(kind: str) -> Response:
-        """A topic, a worker or the consumer groups; which one is in the query, for the page's script."""
+        """A page of its own; of which topic, worker or cutover is in the query, for the page's script."""
         if request.path not in PAGES:
             abort(HTTPStatus.NOT_FOUND)
         return rendered("page.html", PAGE_POLICY, routes=routes, kind=kind)

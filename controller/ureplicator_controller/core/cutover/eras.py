@@ -87,8 +87,7 @@ def across(
 
 def _left(forward: CopiedPartition) -> CopiedPartition:
     """A partition whose clients have left: what follows here comes from there. The position and the end of
-    the former copy bound nothing then: late writes may have moved both beyond what was written there
-    since."""
+    the former copy bound nothing then: late writes may have moved both beyond what was written since."""
     end = 0 if forward.source_log is None else forward.source_log.end
     position = None if forward.position is None else max(forward.position, end)
     return replace(forward, position=position, end=None, constant_from=None)

@@ -34,7 +34,7 @@ def shown_event(past: PastEvent) -> dict[str, object]:
         "partition": moved.number,
         "ownerEpoch": past.owner_epoch,
     }
-    if past.kind is EventKind.GAP:
+    if past.kind in (EventKind.GAP, EventKind.CUTOVER):
         offsets = {"firstOffset": past.first_offset, "nextOffset": past.next_offset}
         return {**shown, "worker": past.worker, **offsets}
     return {**shown, "from": past.source, "to": past.target, "tookMs": past.took_ms}

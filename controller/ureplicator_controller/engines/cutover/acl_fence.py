@@ -93,8 +93,8 @@ class AclFence:
         if opens is None:
             raise Unfenceable(
                 f"{_listed(bare)}: no right concerns these topics, and the brokers hide whether they are"
-                " open to everyone then (allow.everyone.if.no.acl.found). Give each topic a right, or say"
-                " which it is"
+                " open to everyone then (allow.everyone.if.no.acl.found). Give each topic a right"
+                " of its own first"
             )
         return opens
 

@@ -3,8 +3,8 @@
 Nobody takes such a partition over once a cutover is OPEN, so nobody fences its producer as the next owner
 would. One that thaws could copy on what the reverse copy has written, to where it came from. So its producer
 is fenced at the target, before the reverse copy begins. It is the one that the stored position names. A
-worker that has named none yet does so by a commit before its first record. That is refused once the ids are
-fenced by which it commits positions; they come first, so that no other producer is named afterwards.
+worker that has not named its producer yet does so by a commit before its first record: that is refused once
+the ids are fenced by which it commits positions. They come first, so no other producer is named afterwards.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What is to be lifted is in the node before anything is changed, and everything may be done twice. A change at
 a cluster is not fenced by the leader's epoch. So before each one it is proven that this process leads: one
-that was suspended could raise a fence that its successor has lifted, or lift one that a later run has raised.
+that was suspended would else raise a fence that its successor has lifted, or lift one of a later run.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Turning:
         return reached(cutover, CutoverState.WATCHED, now_ms)
 
     def _followed(self, cutover: Cutover, snapshot: Snapshot) -> Cutover:
-        """The cutover after a look at its groups. One that cannot be read does not hold up the turn."""
+        """The cutover after a look at its groups. A cluster that does not respond holds up no turn."""
         try:
             return self._moving.follow_groups(cutover, snapshot)
         except OperatingError as error:

@@ -55,11 +55,13 @@ class RealLane:
 
     def fill_in_turn(self, turn: int) -> None:
         """Plain records, and transactions of which every other one is aborted."""
-        self.fill([NewRecord(b"%d-%d" % (turn, number)) for number in range(150)])
+        self.fill(
+            [NewRecord(b"%d-%d" % (turn, number), key=b"%d" % number) for number in range(150)]
+        )
         produce_in_transaction(
             self.source.bootstrap,
             self.topic,
-            [NewRecord(b"%d/%d" % (turn, number)) for number in range(20)],
+            [NewRecord(b"%d/%d" % (turn, number), key=b"%d" % number) for number in range(20)],
             transactional_id=f"{self.topic}-producer",
             commit=bool(turn % 2),
         )

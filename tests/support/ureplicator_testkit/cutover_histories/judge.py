@@ -23,6 +23,7 @@ from ureplicator_common.kafka.acls import WRITE, TopicAcl
 from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
 from ureplicator_common.model import Partition, TopicKey, TopicState
 from ureplicator_common.znodes.cutovers import decode_cutover
+from ureplicator_controller.core.cutover.progress import MAX_STEPS
 from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN, NEXT
 from ureplicator_testkit.cutover_histories.clients import Reader
 from ureplicator_testkit.cutover_histories.clusters import BOB, CAROL, DAVE, FLEET, Cluster
@@ -116,7 +117,7 @@ class Judge:
     def _moved(self, before: Cutover) -> None:
         node = self.node
         assert node is not None
-        steps = (*before.steps, node.steps[-1]) if node.steps else ()
+        steps = (*before.steps, *node.steps[-1:])[-MAX_STEPS:]
         if node.state not in NEXT[before.state] or node.steps != steps:
             raise Violation("T", f"{before.state} became {node.state}")
         if node.state is CutoverState.VERIFIED:

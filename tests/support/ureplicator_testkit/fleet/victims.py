@@ -18,8 +18,9 @@ from contextlib import suppress
 import requests
 
 from ureplicator_common.model import WorkerId, transactional_ids
-from ureplicator_testkit.fleet.real_fleet import FORTH, Fleet, pids_of
+from ureplicator_testkit.fleet.real_fleet import FORTH, READY_S, Fleet, pids_of
 from ureplicator_testkit.servers.clusters import KafkaCluster
+from ureplicator_testkit.servers.processes import eventually
 from ureplicator_testkit.servers.replicas import (
     group_coordinator,
     settle,
@@ -66,6 +67,15 @@ class Victims:
             if not process.running:
                 process.kill_tree()
                 self._fleet.start_worker(id)
+
+    def recover(self) -> None:
+        """Wait until all workers are live. One whose JVM was killed while it started ends only then."""
+
+        def all_live() -> bool:
+            self.tend()
+            return set(self._fleet.workers) <= self._fleet.live_workers()
+
+        eventually(all_live, READY_S, "all workers are live again")
 
     def close(self) -> None:
         """A broker that is under way is waited for."""

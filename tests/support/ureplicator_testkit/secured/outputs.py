@@ -37,6 +37,7 @@ PATH_PARAMETERS = {
     "worker": "w1",
     "group": "g",
     "task": "unknown",
+    "name": "unknown",
 }
 """Parameters of all GETs: name -> the value to ask for."""
 TIMEOUT_S = 20

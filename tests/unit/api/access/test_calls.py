@@ -172,7 +172,8 @@ def test_the_dashboard_logs_in_with_a_cookie(closed: Closed) -> None:
     client = closed.rest.client
     for page in ("/", "/list"):
         assert client.get(page).headers["Location"] == "login"
-    for page in ("/show/topic?topic=orders", "/show/worker?worker=w1", "/show/groups"):
+    pages = ("topic?topic=orders", "worker?worker=w1", "groups", "cutovers", "cutover?name=move")
+    for page in (f"/show/{each}" for each in pages):
         assert client.get(page).headers["Location"] == "../login"
     assert client.post("/login", data={"token": "forged"}).status_code == 401
     assert client.get_cookie(COOKIE) is None

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from ureplicator_common.audits.standing import AuditState
+from ureplicator_common.cutovers import CutoverState
 from ureplicator_common.model import PartitionState, TopicState
 from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_controller.api.http.models.audits import (
@@ -19,6 +20,13 @@ from ureplicator_controller.api.http.models.audits import (
     PastAudit,
     ShownFinding,
     VerifiedPartition,
+)
+from ureplicator_controller.api.http.models.cutovers import (
+    CutoverDetails,
+    CutoverLateWrite,
+    CutoverPlanFields,
+    CutoverStep,
+    CutoverSummary,
 )
 from ureplicator_testkit.control.rest_fixture import RestFixture
 
@@ -96,6 +104,24 @@ def test_the_script_of_audits_reads_only_fields_of_the_responses(
         assert read <= known, name
     for state in AuditState:
         assert re.search(rf'^  "?{state}"?: {{', script, re.MULTILINE), state
+
+
+def test_the_scripts_of_cutovers_read_only_fields_of_the_responses(rest: RestFixture) -> None:
+    scripts = "".join(
+        asset(rest, f"/dashboard/pages/{name}.js") for name in ("steps", "cutovers", "cutover")
+    )
+    fields: Mapping[str, type[BaseModel]] = {
+        "details": CutoverDetails,
+        "summary": CutoverSummary,
+        "plan": CutoverPlanFields,
+        "step": CutoverStep,
+        "write": CutoverLateWrite,
+    }
+    for name, model in fields.items():
+        read = set(re.findall(rf"(?<!\.)\b{name}\.(\w+)", scripts)) - OF_SCRIPTS
+        assert read, name
+        assert read <= model.model_fields.keys() | {"times"}, name
+    assert re.findall(r"^  ([A-Z]+): ", scripts, re.MULTILINE) == list(CutoverState)
 
 
 def test_every_partition_has_a_cell(excluded_topics: RestFixture) -> None:

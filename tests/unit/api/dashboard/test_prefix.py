@@ -15,7 +15,8 @@ from ureplicator_testkit.control.command import run, serving
 from ureplicator_testkit.control.rest_fixture import NewRest, RestFixture
 from ureplicator_testkit.fleet.prefix_proxy import PREFIX, below_prefix
 
-PAGES = ("", "list", "login", "show/topic?topic=orders", "show/worker?worker=w1", "show/groups")
+SHOWN = ("topic?topic=orders", "worker?worker=w1", "groups", "cutovers", "cutover?name=move")
+PAGES = ("", "list", "login", *(f"show/{each}" for each in SHOWN))
 STATIC = Path(dashboard.__file__).parent / "static"
 SCRIPTS = [file for file in sorted(STATIC.rglob("*.js")) if "uplot" not in file.parts]
 REFERENCE = re.compile(r'\b(?:href|src|action)="([^"]*)"|\burl=([^"]+)"')

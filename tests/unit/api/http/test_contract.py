@@ -145,6 +145,8 @@ TABLE: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/show/topic?topic=orders", None, 200, "text/html"),
     ("GET", "/show/worker?worker=w1", None, 200, "text/html"),
     ("GET", "/show/groups", None, 200, "text/html"),
+    ("GET", "/show/cutovers", None, 200, "text/html"),
+    ("GET", "/show/cutover?name=move", None, 200, "text/html"),
     ("GET", "/show/nothing", None, 404, ""),
     ("GET", "/controllers", None, 200, JSON),
     ("GET", "/tasks", None, 200, JSON),

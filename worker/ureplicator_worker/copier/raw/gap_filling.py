@@ -48,6 +48,9 @@ NOBODY = (UNUSED_PRODUCER_ID, 0)
 """Producer id and epoch."""
 RESERVE = 64
 FILLER_RECORDS = 100_000
+"""With a deletion behind each batch a broker takes 0.06 CPU-seconds for a million fillers in batches of
+100,000, 0.16 in ones of 20,000, 0.36 in ones of 5,000. And a batch of fewer bytes than BACKLOG_BYTES would be
+sent on the connection of live records, which wait for it there."""
 FILLED_RECORDS_S = 2_000_000
 """Fillers of a copier in a second: brokers decompress and check each of them."""
 RETRY_S = 0.1

@@ -83,13 +83,14 @@ class MoveEvent(AnyEvent, PlannedMove):
 
 
 class GapEvent(AnyEvent):
-    """Copying went on at `nextOffset`, where `firstOffset` was to come next."""
+    """Copying went on at `nextOffset`, where `firstOffset` was to come next. Of a cutover: these offsets were
+    written behind `OPEN`, and not copied."""
 
     route: str
     topic: str
     partition: int
     ownerEpoch: int
-    worker: str
+    worker: str | None = Field(description="null: of a cutover")
     reason: str
     firstOffset: int = Field(description="of the source; -1: there was no position")
     nextOffset: int = Field(

@@ -183,8 +183,8 @@ def _settings(facts: Facts) -> Iterator[PlanFinding]:
         if drift.reason:
             yield PlanFinding(topic, "settings", Level.BLOCKS, drift.reason, "see routes drift")
         for text in drift.harm:
-            advice = "change it before producers write there"
-            yield PlanFinding(topic, "settings", Level.BLOCKS, text, advice)
+            advice = "change it before producers write there, unless they write no such records"
+            yield PlanFinding(topic, "settings", Level.WARNING, text, advice)
         for setting in drift.settings if not drift.harm else ():
             text = (
                 f"{setting.name} is {setting.source} at the source, {setting.target} at the target"

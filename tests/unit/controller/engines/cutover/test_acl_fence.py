@@ -83,7 +83,7 @@ def test_another_topic_shows_that_a_login_is_none_but_a_super_user(cluster: Memo
 
 def test_bare_topics_that_nobody_knows_to_be_open(cluster: MemoryAclAdmin) -> None:
     cluster.acls, cluster.opens = set(), True
-    with pytest.raises(Unfenceable, match=r"t; u; v; 1 more: no right .* say which it is"):
+    with pytest.raises(Unfenceable, match=r"t; u; v; 1 more: no right .* a right of its own"):
         opened(cluster).change(["t", "u", "v", "w"])
     assert opened(cluster, opens=False).change(["t"]).added == {OWN}
     assert len(opened(cluster, opens=True).change(["t"]).added) == len(OPERATIONS)

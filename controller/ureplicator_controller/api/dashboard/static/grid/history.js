@@ -38,10 +38,12 @@ function draw(events) {
   byId("history-rows").replaceChildren(table(HEADS, events.map(cellsOf), "No such event in the history."));
 }
 
-// Texts of one event's row: of a partition, or of a worker or the whole fleet.
+// Texts of one event's row: of a partition, or of a worker or the whole fleet. Reasons of cutovers name them.
 export function cellsOf(past) {
-  const partition = past.topic === undefined ? past.worker || "fleet" : `${past.route}/${past.topic}/${past.partition}`;
-  const moved = past.from === undefined ? "" : `${past.from || "no worker"} -> ${past.to || "no worker"}`;
+  const subject = past.worker || (past.kind === "cutover" ? "" : "fleet");
+  const partition = past.topic === undefined ? subject : `${past.route}/${past.topic}/${past.partition}`;
+  const offsets = past.nextOffset ? `offsets ${past.firstOffset} to ${past.nextOffset - 1}` : "";
+  const moved = past.from === undefined ? offsets : `${past.from || "no worker"} -> ${past.to || "no worker"}`;
   return [since(Date.parse(past.time), Date.now()), past.kind, partition, moved, past.reason, past.by];
 }
 

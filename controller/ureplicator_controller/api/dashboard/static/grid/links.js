@@ -1,4 +1,4 @@
-// Links to the pages of a topic and of a worker.
+// Links to the pages of a topic, a worker and a cutover.
 import { urlOf } from "../root.js";
 import { element } from "./elements.js";
 
@@ -8,5 +8,7 @@ export const topicPage = (route, topic) => {
 };
 
 export const workerPage = (worker) => urlOf(`/show/worker?${new URLSearchParams({ worker })}`);
+
+export const cutoverPage = (name) => urlOf(`/show/cutover?${new URLSearchParams({ name })}`);
 
 export const link = (text, href) => element("a", { text, href });

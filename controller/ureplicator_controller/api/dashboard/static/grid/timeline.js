@@ -17,6 +17,7 @@ const USAGE_INTERVAL_MS = 60000;
 const USAGE_HEADS = ["route", "copied in the last day", "records", "processor time", "core-hours/TB", "since"];
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 const MARKS = { fault: "--error", act: "--moving", move: "--line" };
+const FAILED_CUTOVER = /: written at |: ABORTED (?!.*: requested by an operator$)/;
 const charts = new Map();
 let timer = null;
 let last = null;
@@ -98,6 +99,7 @@ export function columns(routes, names, figure, scale) {
 // What an event is on the axis: a move of a partition, whatever caused it; else an operator's act, or a fault.
 export function markOf(past) {
   if (past.kind === "move") return "move";
+  if (past.kind === "cutover") return FAILED_CUTOVER.test(past.reason) ? "fault" : "act";
   if (past.request) return "act";
   return past.kind === "gap" || /^(gone|evicted|has no capacity|brake held)/.test(past.reason) ? "fault" : "move";
 }

@@ -70,10 +70,11 @@ export function title(text, paths) {
   byId("sources").replaceChildren("as JSON: ", ...links.flatMap((link) => [link, " "]));
 }
 
-// Names with their values; those without a value are left out.
+// Names with their values, texts or elements; those without a value are left out.
 export function facts(values) {
   const shown = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
-  return element("dl", {}, ...shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: String(value) })]));
+  const valueOf = (value) => element("dd", {}, value instanceof Node ? value : String(value));
+  return element("dl", {}, ...shown.flatMap(([name, value]) => [element("dt", { text: name }), valueOf(value)]));
 }
 
 function showAge() {
