@@ -12,7 +12,7 @@ the direction of the copy changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
@@ -79,6 +79,20 @@ class AclChange(Content):
     @property
     def reversed(self) -> AclChange:
         return AclChange(added=self.removed, removed=self.added)
+
+    def __or__(self, other: AclChange) -> AclChange:
+        return AclChange(added=self.added | other.added, removed=self.removed | other.removed)
+
+    def __sub__(self, other: AclChange) -> AclChange:
+        return AclChange(added=self.added - other.added, removed=self.removed - other.removed)
+
+    def of(self, topics: Collection[str]) -> AclChange:
+        """The part on these topics: a fence has rights on topics by their names alone."""
+        added, removed = (
+            frozenset(acl for acl in acls if acl.name in topics)
+            for acls in (self.added, self.removed)
+        )
+        return AclChange(added=added, removed=removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +185,10 @@ class Cutover(Content):
 
     `wanted`: what the leader does about it; ABORT also where it gives up by itself, for `reason`. `fencing`:
     the fence is being raised, so it may have to be lifted though the state is PLANNED. `fences`: by cluster,
-    what to lift there. `ends`: of the source, up to which it is drained; `held`: partitions (`topic/0`) with
-    an open transaction behind the fence, whose end adds control records. `groups_before`: offsets at the
-    target, for an abort. `groups`: outcome of each that was moved. `waits`: who is in the way.
+    what is in force there, also of former runs. `ends`: of the source, up to which it is drained; `held`:
+    partitions (`topic/0`) with an open transaction behind the fence, whose end adds control records.
+    `groups_before`: offsets at the target, for an abort. `groups`: outcome of each that was moved. `waits`:
+    who is in the way.
     `rehearsed_ms`: time that each step took in a rehearsal. `fenced_ms`: the time at which the fence was
     begun, `opened_ms`: at which writers could go on at the target; 0: not yet. `late_offsets`: all that were
     written behind the fence; `late` names the first of them.

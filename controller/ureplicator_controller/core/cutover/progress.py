@@ -25,6 +25,8 @@ from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN, NEX
 Extents = Mapping[TopicPartition, Extent | PartitionUnavailable]
 Producers = Mapping[TopicPartition, tuple[int, ...]]
 NO_PRODUCERS: Producers = {}
+MAX_STEPS = 40
+"""Steps in a node: four times as many as there are states."""
 MAX_CONTROL_RECORDS = 10
 """Control records that may be added to a partition between two looks: one for each open transaction."""
 
@@ -59,11 +61,13 @@ def _may_end(cutover: Cutover) -> bool:
 
 
 def reached(cutover: Cutover, state: CutoverState, now_ms: int, **changes: Any) -> Cutover:
-    """The cutover in its next state, with the time that the step took."""
+    """The cutover in its next state, with the time that the step took. Writes behind the fence may bring it
+    back again and again: the last steps are kept."""
     assert state in NEXT[cutover.state], f"{cutover.state} -> {state}"
     since_ms = cutover.steps[-1].at_ms if cutover.steps else cutover.fenced_ms or now_ms
     step = Step(state, now_ms, max(0, now_ms - since_ms))
-    return replace(cutover, state=state, steps=(*cutover.steps, step), waits=(), **changes)
+    steps = (*cutover.steps, step)[-MAX_STEPS:]
+    return replace(cutover, state=state, steps=steps, waits=(), **changes)
 
 
 def given_up(cutover: Cutover, reason: str) -> Cutover:

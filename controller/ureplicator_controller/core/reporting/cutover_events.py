@@ -1,4 +1,4 @@
-"""Events of cutovers: one for each state that a run has reached, and for writes that nothing copies."""
+"""Events of cutovers: the first time that a run reaches each state, and writes that nothing copies."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ def cutover_events(before: Snapshot, now: Snapshot) -> Iterator[PastEvent]:
         known = former.value if former is not None and is_same else None
         request = now.cutover_requests.get(name)
         by = request.value.request_id if request is not None else ""
-        for step in cutover.steps[len(known.steps) if known else 0 :]:
-            reason = _described(name, cutover, step)
-            yield PastEvent(0, EventKind.CUTOVER, reason, step.at_ms, request=by)
+        seen = {step.state for step in known.steps} if known else set()
+        for step in cutover.steps:
+            if step.state not in seen:
+                seen.add(step.state)
+                reason = _described(name, cutover, step)
+                yield PastEvent(0, EventKind.CUTOVER, reason, step.at_ms, request=by)
         for late in cutover.late[len(known.late) if known else 0 :]:
             if late.is_alarm:
                 yield PastEvent(

@@ -34,8 +34,11 @@ class FenceProgram(Protocol):
 class CopyFence(Protocol):
     """Producers of workers that were lost with partitions of the route."""
 
-    def fence(self, partitions: Collection[TopicPartition]) -> tuple[str, ...]:
-        """Fence those of target partitions; what is not fenced, in words. Raises ClusterUnavailable."""
+    def fence(
+        self, partitions: Collection[TopicPartition], ids: Collection[str]
+    ) -> tuple[str, ...]:
+        """Fence those of target partitions, and the transactional ids by which the workers commit positions;
+        what is not fenced, in words. Raises ClusterUnavailable."""
         ...
 
 

@@ -2,7 +2,9 @@
 
 Nobody takes such a partition over once a cutover is OPEN, so nobody fences its producer as the next owner
 would. One that thaws could copy on what the reverse copy has written, to where it came from. So its producer
-is fenced at the target, before the reverse copy begins. It is the one that the stored position names.
+is fenced at the target, before the reverse copy begins. It is the one that the stored position names. A
+worker that has not named its producer yet does so by a commit before its first record: that is refused once
+the ids are fenced by which it commits positions. They come first, so no other producer is named afterwards.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from ureplicator_common.kafka.client import ClusterClient
 from ureplicator_common.kafka.list_offsets import TopicPartition, by_topic
 from ureplicator_common.kafka.provenance import Provenance
 from ureplicator_common.kafka.transactions.data_fences import fence_data
+from ureplicator_common.kafka.transactions.fencing import fence_ids
 from ureplicator_common.model import data_transactional_id
 
 
@@ -25,7 +28,10 @@ class KafkaCopyFence:
         self._positions = positions
         self._group = group
 
-    def fence(self, partitions: Collection[TopicPartition]) -> tuple[str, ...]:
+    def fence(
+        self, partitions: Collection[TopicPartition], ids: Collection[str]
+    ) -> tuple[str, ...]:
+        fence_ids(self._client, list(ids))
         named: dict[str, list[TopicPartition]] = {}
         left: list[str] = []
         for key, found in self._positions.read(self._group, by_topic(partitions)).items():

@@ -7,7 +7,7 @@ that was suspended would else raise a fence that its successor has lifted, or li
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ureplicator_common.cutovers import AclChange, Cutover, CutoverPlan, FenceKind
 from ureplicator_common.errors import TemporaryError
@@ -16,6 +16,8 @@ from ureplicator_controller.engines.cutover.acl_fence import AclFence
 from ureplicator_controller.engines.cutover.clusters import CutoverClusters, FenceProgram
 
 NO_CHANGE = AclChange()
+Fences = Mapping[str, AclChange]
+"""By cluster."""
 
 
 class NotLeading(TemporaryError):
@@ -87,21 +89,33 @@ class Fencing:
         plan = cutover.plan
         if plan.fence is FenceKind.COMMAND:
             self._call("abort", plan)
-        return _lifted(self._source(plan), cutover.fences.get(plan.route.source))
+        return _lifted(self._source(plan), plan.acls)
 
     def open(self, cutover: Cutover) -> str:
         """Let clients write at the target, which a former cutover may have fenced; what does not show it
         yet, in words, or ""."""
         plan = cutover.plan
         there = self._at(self._clusters.target_acls, plan)
-        lacking = _lifted(there, cutover.fences.get(plan.route.target))
+        fence = cutover.fences.get(plan.route.target, NO_CHANGE)
+        lacking = _lifted(there, fence.of(plan.topics))
         if not lacking and plan.fence is FenceKind.COMMAND:
             self._call("open", plan)
         return lacking
 
 
-def _lifted(rights: AclFence, fence: AclChange | None) -> str:
-    if fence is None or fence == NO_CHANGE:
+def with_fence(fences: Fences, cluster: str, fence: AclChange) -> Fences:
+    """The fences in force, with another one: on other topics there may be one already."""
+    return {**fences, cluster: fences.get(cluster, NO_CHANGE) | fence}
+
+
+def without_fence(fences: Fences, cluster: str, fence: AclChange) -> Fences:
+    left = fences.get(cluster, NO_CHANGE) - fence
+    others = {name: at for name, at in fences.items() if name != cluster}
+    return others if left == NO_CHANGE else {**others, cluster: left}
+
+
+def _lifted(rights: AclFence, fence: AclChange) -> str:
+    if fence == NO_CHANGE:
         return ""
     rights.apply(fence.reversed)
     return rights.lagging(fence.reversed)

@@ -35,7 +35,7 @@ from ureplicator_controller.core.groups.decisions import GroupDecision
 from ureplicator_controller.core.groups.topics import RouteTopic, route_topics
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.cutover.clusters import CutoverClusters
-from ureplicator_controller.engines.cutover.fencing import Fencing
+from ureplicator_controller.engines.cutover.fencing import Fencing, with_fence, without_fence
 from ureplicator_controller.engines.cutover.groups import (
     GONE_OVER,
     GroupMove,
@@ -95,7 +95,9 @@ class Moving:
         if cutover.groups_before:
             target = self._clusters.groups.target
             refused = put_back(target, cutover.groups_before, prove=self._fencing.require_lead)
-        fences = {name: at for name, at in cutover.fences.items() if name != plan.route.source}
+        fences = cutover.fences
+        if cutover.fencing:
+            fences = without_fence(fences, plan.route.source, plan.acls)
         reason = "; ".join((cutover.reason, *(f"not put back: {text}" for text in refused)))
         return reached(
             cutover,
@@ -169,7 +171,7 @@ class Moving:
             if changed:
                 return given_up(cutover, changed)
             self._warm_up(cutover, snapshot)
-            fences = {**cutover.fences, plan.route.source: plan.acls}
+            fences = with_fence(cutover.fences, plan.route.source, plan.acls)
             now_ms = self._clock.wall_ms()
             return replace(cutover, fencing=True, fences=fences, fenced_ms=now_ms)
         lacking = self._fencing.raise_(plan)

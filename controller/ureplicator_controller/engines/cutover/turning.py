@@ -14,27 +14,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ureplicator_common.clock import Clock
 from ureplicator_common.coordination import Coordination, Operation, Set, Unavailable, create_or_set
 from ureplicator_common.cutovers import Cutover, CutoverState
 from ureplicator_common.errors import OperatingError
 from ureplicator_common.kafka.list_offsets import TopicPartition
-from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicState
+from ureplicator_common.model import Partition, PartitionState, TopicKey, TopicState, WorkerId
 from ureplicator_common.portions import portions
 from ureplicator_common.znode_contents import TopicIntent
 from ureplicator_common.znodes.paths import Paths
 from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.core.cutover.intents import former_direction, other_direction
 from ureplicator_controller.core.cutover.progress import reached, waiting
-from ureplicator_controller.core.planning.holders import HolderRules
+from ureplicator_controller.core.planning.holders import FenceIds, HolderRules
 from ureplicator_controller.core.planning.partitions import PartitionViews
 from ureplicator_controller.core.state.decoding import Stored
 from ureplicator_controller.core.state.external_view import external_view
 from ureplicator_controller.core.state.snapshot import Snapshot
 from ureplicator_controller.engines.claims.within_fleet import claim, ensure_parents
 from ureplicator_controller.engines.cutover.clusters import CopyFence
-from ureplicator_controller.engines.cutover.fencing import Fencing
+from ureplicator_controller.engines.cutover.fencing import NO_CHANGE, Fencing, without_fence
 from ureplicator_controller.engines.cutover.moving import Moving
 from ureplicator_controller.engines.fenced_writer import FencedWriter, WriteOutcome
 
@@ -105,9 +106,9 @@ class Turning:
         lacking = self._fencing.open(cutover)
         if lacking:
             return waiting(cutover, [lacking])
-        fences = {
-            name: at for name, at in cutover.fences.items() if name != cutover.plan.route.target
-        }
+        target = cutover.plan.route.target
+        lifted = cutover.fences.get(target, NO_CHANGE).of(cutover.plan.topics)
+        fences = without_fence(cutover.fences, target, lifted)
         return replace(cutover, fences=fences, opened_ms=self._clock.wall_ms(), waits=())
 
     def _alarmed(self, cutover: Cutover) -> Cutover:
@@ -137,7 +138,8 @@ class Turning:
         if not cutover.plan.way_back:
             return ()
         held = list(_held(seen, cutover))
-        unfenced = self._copies.fence(lost) if (lost := list(_lost(seen, cutover))) else ()
+        lost = _lost(seen, cutover)
+        unfenced = self._copies.fence(lost.partitions, lost.ids) if lost.partitions else ()
         if unfenced:
             return unfenced
         self._write(self._activations(cutover, former, seen, held))
@@ -201,9 +203,8 @@ def _is_begun(seen: Snapshot, cutover: Cutover) -> bool:
         for topic in cutover.plan.topics
         if (stored := seen.topics.get(TopicKey(cutover.plan.route, topic))) is not None
     )
-    back = (seen.topics.get(TopicKey(cutover.back, name)) for name in names)
     return not cutover.plan.way_back or any(
-        stored is not None and stored.value.state is not TopicState.REVERSED for stored in back
+        _has_begun(seen, TopicKey(cutover.back, name)) for name in names
     )
 
 
@@ -218,23 +219,36 @@ def _held(seen: Snapshot, cutover: Cutover) -> Iterator[str]:
             yield topic
 
 
-def _lost(seen: Snapshot, cutover: Cutover) -> Iterator[TopicPartition]:
-    """Target partitions whose last workers have not confirmed the release, and whose other direction has not
-    begun yet."""
+class _Lost(NamedTuple):
+    """Target partitions whose last workers have not confirmed the release, and transactional ids by which
+    these could still commit them."""
+
+    partitions: Sequence[TopicPartition]
+    ids: Sequence[str]
+
+
+def _lost(seen: Snapshot, cutover: Cutover) -> _Lost:
+    """Those whose other direction has not begun yet."""
     rules, views = HolderRules(seen), PartitionViews(seen)
-    keys = [TopicKey(cutover.plan.route, topic) for topic in cutover.plan.topics]
+    route = cutover.plan.route
+    keys = [TopicKey(route, topic) for topic in cutover.plan.topics]
     views.open(keys)
+    partitions: list[TopicPartition] = []
+    holders: set[WorkerId] = set()
     for key in keys:
         former = seen.topics.get(key)
-        if former is None:
-            continue
-        name = former.value.target_topic
-        back = seen.topics.get(TopicKey(cutover.back, name))
-        if back is not None and back.value.state is not TopicState.REVERSED:
+        if former is None or _has_begun(seen, TopicKey(cutover.back, former.value.target_topic)):
             continue
         for number, view in views.by_topic.get(key, {}).items():
-            if rules.remaining_holders(view):
-                yield name, number
+            if remaining := rules.remaining_holders(view):
+                partitions.append((former.value.target_topic, number))
+                holders |= remaining.keys()
+    return _Lost(partitions, FenceIds(seen).of(route, sorted(holders)) or ())
+
+
+def _has_begun(seen: Snapshot, key: TopicKey) -> bool:
+    stored = seen.topics.get(key)
+    return stored is not None and stored.value.state is not TopicState.REVERSED
 
 
 def _starting(seen: Snapshot, cutover: Cutover) -> Iterator[str]:

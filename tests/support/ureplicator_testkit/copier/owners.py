@@ -121,9 +121,7 @@ class Takeover:
             assert driver.failed.pop(partition).temporary
         driver.send(Add(dict.fromkeys(partitions, OwnerEpoch(self._epoch))))
 
-    def wait(
-        self, driver: StubDriver, done: Callable[[], bool], *, deadline_s: float = COPIED_S
-    ) -> None:
+    def wait(self, driver: StubDriver, done: Callable[[], bool]) -> None:
         """Wait until it is true and all partitions are copied. What failed for a time is added again."""
 
         def reached() -> bool:
@@ -131,7 +129,7 @@ class Takeover:
                 self.retry(driver, *(partition.number for partition in tuple(driver.failed)))
             return len(driver.report) == self.partitions and done()
 
-        eventually(reached, deadline_s, "all is copied")
+        eventually(reached, COPIED_S, "all is copied")
 
     @property
     def topic(self) -> str:

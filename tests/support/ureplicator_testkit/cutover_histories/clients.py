@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from ureplicator_common.cutovers import FenceKind
 from ureplicator_common.kafka.groups import CommittedOffset, TopicPartition
-from ureplicator_testkit.cutover_histories.clusters import Cluster
+from ureplicator_testkit.cutover_histories.clusters import BOB, CAROL, DAVE, Cluster
 from ureplicator_testkit.kafka.memory_groups import MemoryGroup
 
 LONGEST_S = 10.0
@@ -93,14 +94,24 @@ class Writer:
         self.open, self.opened_at = [], None
 
 
+def first_writers(dice: Random, kind: FenceKind) -> list[Writer]:
+    """Two that are to stop, and one that does what it may."""
+    writers = [Writer(BOB, "a"), Writer(CAROL, "a", transactional=True)]
+    if kind is FenceKind.NONE and dice.random() < 0.5:
+        writers[0].obeys = False
+    return [*writers, Writer(DAVE, "a", obeys=False)]
+
+
 @dataclass
 class Reader:
-    """A consumer group. `home`: where its consumers are; `committed_at`: number of the event."""
+    """A consumer group. `home`: where its consumers are; `committed_at`: number of the event;
+    `has_strayed`: it has, or had, a member at the other cluster, so it may count as gone over."""
 
     id: str
     home: str
     goes_on: bool = True
     committed_at: int = 0
+    has_strayed: bool = False
 
     def turn(self, clusters: dict[str, Cluster], dice: Random, time: int) -> None:
         """Read on, and commit."""

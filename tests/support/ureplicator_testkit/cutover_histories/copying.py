@@ -9,13 +9,21 @@ records.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from ureplicator_common.coordination import Create, Set
 from ureplicator_common.kafka.groups import TopicPartition
-from ureplicator_common.model import Delivery, Partition, PartitionState, Route, RouteSettings
+from ureplicator_common.model import (
+    Delivery,
+    Partition,
+    PartitionState,
+    Route,
+    RouteSettings,
+    TopicKey,
+    TopicState,
+)
 from ureplicator_common.znodes.routes import encode_route
 from ureplicator_common.znodes.topics import encode_intent
 from ureplicator_controller.core.planning.plan import plan
@@ -80,7 +88,7 @@ def _translated(here: list[int], there: list[int], offset: int) -> int | None:
 
 class Copier(Process):
     """A worker that copies. `deaf`: turns in which its copiers go on, and it hears nothing of ZooKeeper;
-    `pace`: likelihood of each step of a takeover in a turn."""
+    `pace`: likelihood of each step of a takeover and of a release in a turn."""
 
     fleet: CopyingFleet
     deaf = 0
@@ -170,12 +178,12 @@ class Copier(Process):
             self.connect()
         self.fleet.register_again(self)
         self._tick()
-        if dice.random() < 0.9:
+        if dice.random() < self.pace:
             self.read()
         self.fence_former()
         acts = (self.start, self.fence, self.position, self.name_producer)
         for partition in sorted(self.added):
-            if dice.random() < 0.7:
+            if dice.random() < self.pace:
                 self.release(partition)
             for act in acts:
                 if dice.random() < self.pace:
@@ -247,6 +255,24 @@ class CopyingFleet(ControlFleet):
             copies.fenced.add(copies.stored.producer)
             self.log(partition.route.target, partition).append(HOLE, self._time())
 
+    def is_copied(self, route: Route, topics: Collection[str]) -> bool:
+        """True if every partition of the route is copied, as plans ask for."""
+        seen = self.contents().topics
+        keys = [TopicKey(route, topic) for topic in sorted(topics)]
+        if any(key not in seen or seen[key].value.state is not TopicState.ACTIVE for key in keys):
+            return False
+        copied = {
+            partition
+            for worker in self.running()
+            for partition, copy in worker.copies.items()
+            if copy.stage == "copying"
+        }
+        return copied.issuperset(
+            Partition(route, key.topic, number)
+            for key in keys
+            for number in range(seen[key].value.partitions)
+        )
+
     def start_worker(self, id: str) -> Copier:
         worker = Copier(self, id)
         worker.pace = self.pace
@@ -281,8 +307,6 @@ class CopyingFleet(ControlFleet):
 
     def edit(self, route: Route, topic: str, **changes: object) -> None:
         """Change an intent as operators do."""
-        from ureplicator_common.model import TopicKey
-
         key = TopicKey(route, topic)
         stored = self.contents().topics[key]
         changed = replace(stored.value, **changes)  # type: ignore[arg-type]

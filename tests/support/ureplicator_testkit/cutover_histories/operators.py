@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING
 
 from ureplicator_common.coordination import Create, Operation, Set
@@ -16,7 +17,7 @@ from ureplicator_common.cutovers import (
     Wanted,
 )
 from ureplicator_common.kafka.acls import ALLOW, LITERAL, READ, WRITE, TopicAcl
-from ureplicator_common.model import Partition, Route, TopicState
+from ureplicator_common.model import Partition, TopicState
 from ureplicator_common.znodes.cutovers import encode_cutover_request
 from ureplicator_controller.core.cutover.acl_fence import Unfenceable
 from ureplicator_controller.core.cutover.states import AT_REST, BEFORE_OPEN
@@ -42,8 +43,29 @@ class Run:
     aborts_transactions: bool = False
     abort_after_s: float | None = None
     limit_s: float = 60.0
+    impatient: bool = False
+    """The same plan is requested again while it is carried out, as by two operators at once."""
     early: bool = False
     """The next run begins as soon as this one is OPEN."""
+
+
+def drawn_script(dice: Random, kind: FenceKind) -> Sequence[Run]:
+    """Runs there and back, some of which are aborted."""
+    count = dice.choice((1, 2, 2, 3, 4))
+    return [
+        Run(
+            kind if dice.random() < 0.9 or kind is FenceKind.COMMAND else FenceKind.NONE,
+            rehearses=dice.random() < 0.1,
+            way_back=number + 1 < count or dice.random() < 0.8,
+            waits_for_groups=dice.random() < 0.3,
+            aborts_transactions=dice.random() < 0.3,
+            abort_after_s=dice.choice((0.1, 0.5, 2.0, 8.0)) if dice.random() < 0.35 else None,
+            limit_s=dice.choice((5.0, 20.0, 60.0)),
+            impatient=dice.random() < 0.1,
+            early=dice.random() < 0.4,
+        )
+        for number in range(count)
+    ]
 
 
 class Operator:
@@ -75,15 +97,17 @@ class Operator:
         if not set(TOPICS) - world.troubled:
             self._script = []
             return
-        if world.dice.random() > 0.2 or not world.is_copied(world.route):
+        if world.dice.random() > 0.2 or not world.fleet.is_copied(
+            world.route, set(TOPICS) - world.troubled
+        ):
             return
         if self.run.fence is FenceKind.NONE:
-            world.stop_writers()
+            world.told.stop_writers()
         self.phase = "stops"
 
     def _start(self) -> None:
         world = self._world
-        if self.run.fence is FenceKind.NONE and not world.writers_stand:
+        if self.run.fence is FenceKind.NONE and not world.told.writers_stand:
             return
         self._number += 1
         try:
@@ -96,7 +120,6 @@ class Operator:
             self._script[0] = replace(self.run, rehearses=False)
             wanted = Wanted.REHEARSE
         self.request = CutoverRequest(plan, wanted, f"run-{self._number}", "")
-        world.judge.begin()
         self._write(self.request)
         self.phase, self._at_s = "runs", world.fleet.now_s
 
@@ -135,6 +158,10 @@ class Operator:
             self._script[0] = replace(run, abort_after_s=None)
             if request.wanted is Wanted.START:
                 self._write(replace(request, wanted=Wanted.ABORT))
+        elif run.impatient and world.dice.random() < 0.02:
+            self._number += 1
+            self.request = request = replace(request, run=f"run-{self._number}")
+            self._write(request)
         if node is None or node.run != request.run:
             if self._is_withdrawn():
                 self._next()
@@ -143,7 +170,10 @@ class Operator:
             if node.wanted is Wanted.PLAN:
                 self.phase = "idle"
         elif node.state in AT_REST or (
-            run.early and node.opened_ms and world.are_groups_over and node.state not in BEFORE_OPEN
+            run.early
+            and node.opened_ms
+            and world.told.are_groups_over
+            and node.state not in BEFORE_OPEN
         ):
             self._next()
 
@@ -199,7 +229,3 @@ class Operator:
         for way in (THERE, BACK):
             if Partition(way, topic, 0).key in world.fleet.contents().topics:
                 world.fleet.edit(way, topic, partitions=count)
-
-
-def other_way(route: Route) -> Route:
-    return Route(route.target, route.source)

@@ -83,7 +83,7 @@ class SimulatedPositions:
         }
 
     def fence(
-        self, partitions: Collection[TopicPartition], ids: Collection[str] = ()
+        self, partitions: Collection[TopicPartition], ids: Collection[str]
     ) -> tuple[str, ...]:
         for id in ids:
             self._fleet.ledger.initialise(id)
@@ -150,7 +150,7 @@ class SimulatedWriters(MemoryWriters):
 
 
 class Gateway:
-    """Program of the fence `command`. `fails`: whether it fails now, before or after it did its work."""
+    """Program of the fence `command`. `fails`: says whether it does, before or after its work."""
 
     def __init__(self, clusters: Mapping[str, Cluster], fails: Callable[[], bool]) -> None:
         self._clusters, self._fails = clusters, fails

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -151,3 +151,14 @@ def test_an_unknown_other_direction_translates_nothing(back: CopiedPartition | N
     assert found.translate(40) == 140
     with pytest.raises(ClusterUnavailable):
         found.translate(55)
+
+
+def test_late_writes_do_not_bound_groups_whose_clients_have_left() -> None:
+    """The former copy has taken them along, behind what clients had written there by then."""
+    forward = replace(copied(60), end=162, source_log=Extent(0, 70, 5), constant_from=3)
+    found = across(forward, copied(70), [(50, 150, False)])
+    assert (found.position, found.end, found.constant_from) == (70, None, None)
+    assert found.translate(60) == 1_060
+    assert across(replace(forward, source_log=None), copied(70), [(50, 150, False)]).position == 60
+    again = across(forward, copied(70), [(50, 150, False), (55, 1_200, True)])
+    assert (again.position, again.end, again.constant_from) == (60, 162, 3)

@@ -25,6 +25,7 @@ from ureplicator_common.kafka import Extent, PartitionUnavailable, Position, Pos
 from ureplicator_common.model import Route
 from ureplicator_controller.core.cutover.progress import (
     MAX_CONTROL_RECORDS,
+    MAX_STEPS,
     Ends,
     ends_of,
     given_up,
@@ -265,3 +266,12 @@ def test_without_a_way_back_no_turn_is_left() -> None:
     turns = (Turn(ROUTE, ENDS, ENDS),)
     cutover = replace(RUN, plan=plan, state=GROUPS, ends=ENDS, turns=turns)
     assert opened(cutover, ENDS, 1_000).turns == ()
+
+
+def test_the_last_steps_are_kept() -> None:
+    """Writes behind the fence bring a cutover back again and again."""
+    cutover = replace(RUN, state=FENCED)
+    for at_ms in range(MAX_STEPS):
+        cutover = reached(reached(cutover, DRAINED, at_ms), FENCED, at_ms)
+    assert len(cutover.steps) == MAX_STEPS
+    assert cutover.steps[-1] == Step(FENCED, MAX_STEPS - 1, 0)
