@@ -32,9 +32,10 @@ MAX_CONTROL_RECORDS = 10
 
 
 def next_run(request: CutoverRequest, before: Cutover | None) -> Cutover | None:
-    """The run that a request begins, or the present one with what is wanted of it now; None: nothing changes.
+    """The run that a request begins, or the present one, to be aborted; None: nothing changes.
 
-    A run that is under way is only aborted, and no longer once it is OPEN.
+    Each request is a run of its own, but for an abort: that has the run that it ends, unless it is OPEN. So a
+    rehearsal that has ended does not begin again.
     """
     if before is None or (before.run != request.run and _may_end(before)):
         if request.wanted is Wanted.ABORT:
@@ -46,12 +47,10 @@ def next_run(request: CutoverRequest, before: Cutover | None) -> Cutover | None:
             fences={} if before is None else before.fences,
             turns=() if before is None else before.turns,
         )
-    if before.run != request.run or before.wanted in (request.wanted, Wanted.ABORT):
+    is_abort = before.run == request.run and request.wanted is Wanted.ABORT
+    if not is_abort or before.wanted is Wanted.ABORT or before.state not in BEFORE_OPEN:
         return None
-    if before.state not in BEFORE_OPEN or (before.fencing and request.wanted is not Wanted.ABORT):
-        return None
-    reason = "requested by an operator" if request.wanted is Wanted.ABORT else ""
-    return replace(before, wanted=request.wanted, reason=reason)
+    return replace(before, wanted=Wanted.ABORT, reason="requested by an operator")
 
 
 def _may_end(cutover: Cutover) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
-from ureplicator_common.cutovers import CutoverState, FenceKind
+from ureplicator_common.cutovers import CutoverState, FenceKind, Wanted
 from ureplicator_common.kafka.groups import TopicPartition
 from ureplicator_common.model import Route
 from ureplicator_controller.core.cutover.states import AT_REST
@@ -157,7 +157,8 @@ class History:
     @property
     def _is_at_rest(self) -> bool:
         node = self.judge.node
-        return self.operator.is_finished and (node is None or node.state in AT_REST)
+        is_idle = node is None or node.state in AT_REST or node.wanted is Wanted.PLAN
+        return self.operator.is_finished and is_idle
 
     def turn(self) -> None:
         node = self.judge.node

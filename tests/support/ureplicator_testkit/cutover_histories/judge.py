@@ -99,6 +99,8 @@ class Judge:
             raise Violation("T", "a leader of the past has written the node")
         if before is None or before.run != self.node.run:
             self._began(before)
+        elif before.wanted is Wanted.PLAN:
+            raise Violation("T", f"a run goes on that has ended: {self.node.wanted}")
         elif before.state is not self.node.state:
             self._moved(before)
         elif self.node.fencing and not before.fencing:

@@ -130,11 +130,12 @@ def test_a_run_that_gives_up_is_not_started_again() -> None:
     assert next_run(request(Wanted.ABORT), gone) is None
 
 
-def test_a_planned_run_is_rehearsed_and_started() -> None:
-    planned = replace(RUN, wanted=Wanted.PLAN)
-    rehearsed = next_run(request(Wanted.REHEARSE), planned)
-    assert rehearsed == replace(planned, wanted=Wanted.REHEARSE)
-    assert next_run(request(Wanted.START), rehearsed) == RUN
+def test_a_rehearsal_that_has_ended_does_not_begin_again() -> None:
+    ended = replace(RUN, wanted=Wanted.PLAN, rehearsed_ms={"FENCED": 1})
+    assert next_run(request(Wanted.REHEARSE), ended) is None
+    started = next_run(request(Wanted.START, "run-2"), ended)
+    assert started == replace(RUN, run="run-2")
+    assert started == next_run(request(Wanted.START, "run-2"), replace(RUN, wanted=Wanted.PLAN))
 
 
 # Steps.
