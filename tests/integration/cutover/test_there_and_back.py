@@ -102,6 +102,10 @@ def test_writers_and_readers_move_there_and_back(
     assert not planned["blocked"], planned
     assert planned["plan"]["topics"] == topics
     assert planned["plan"]["groups"] == [group.name]
+    moving.rest("POST", "/cutovers/move/rehearse")
+    rehearsed = eventually(lambda: cutover(moving)["rehearsal"], STEP_S, "it was rehearsed")
+    assert list(rehearsed) == ["FENCED", "DRAINED", "VERIFIED", "GROUPS", "OPEN"]
+    assert cutover(moving)["state"] == "PLANNED"
     writer.pause()
     moving.rest("POST", f"/cutovers/move/start?plan={planned['plan']['id']}")
     shown = move(moving, writer, group, target_cluster)
