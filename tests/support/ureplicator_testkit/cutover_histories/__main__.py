@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+import pytest
+
 from ureplicator_testkit.cutover_histories.history import play
 from ureplicator_testkit.cutover_histories.judge import Violation
 from ureplicator_testkit.cutover_histories.mutants import MUTANTS, mutated
@@ -25,6 +27,9 @@ def main() -> int:
         command = [sys.executable, "-m", MODULE, *sys.argv[1:]]
         os.execve(sys.executable, command, environment)  # noqa: S606
     with mutated(options.mutant) if options.mutant else nullcontext():
+        if options.test:
+            plugins = ("-p", "no:cacheprovider")
+            return int(pytest.main(["-q", *plugins, options.test]))
         return _run(_seeds(options), options.invariants)
 
 
@@ -62,6 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--invariants", default="", help="go on until one of these is violated, by their letters"
     )
+    parser.add_argument("--test", help="run this unit test in place of histories")
     return parser.parse_args()
 
 

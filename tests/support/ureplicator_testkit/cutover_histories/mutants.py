@@ -110,7 +110,10 @@ def _drain_and_move(self: Moving, cutover: Cutover, snapshot: Snapshot) -> Cutov
     return _DRAIN(self, cutover, snapshot)
 
 
-def _groups_are_moved(self: Moving, cutover: Cutover, _: Snapshot) -> Cutover:
+def _groups_are_moved(self: Moving, cutover: Cutover, snapshot: Snapshot) -> Cutover:
+    move = GroupMove(self._clusters, cutover, self._topics(cutover, snapshot))
+    if cutover.plan.waits_for_groups and (members := move.members()):
+        return progress.waiting(cutover, members)
     return progress.reached(cutover, GROUPS, self._clock.wall_ms())
 
 
